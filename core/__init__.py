@@ -1,0 +1,1 @@
+"""The nouns that graphs, ops, planner and backends exchange."""

@@ -1,0 +1,98 @@
+"""An op: one value that says its type, its meaning in numpy, its kernels, its cost and what it replaces."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from graphrun.core.equations import interpret
+from graphrun.core.signature import Signature, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One C function that computes an op.
+
+    `groups` is the number of workgroups, an expression over the dimensions; `tokens` the token counts it
+    takes, both ends included; `weight` the weight layout it reads, None where it reads any or none.
+    """
+
+    name: str
+    groups: str = "1"
+    tokens: tuple[int, int] = (1, 1 << 30)
+    weight: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """One way to compute an op by others, as equations of a graph file over the op's parameter names.
+
+    `when` is the element type class of the parameter `w` ("Q" quantised, "f32"); `rounds` says that it rounds
+    activations, which a graph compiled for exact activations must not do.
+    """
+
+    body: str
+    when: str
+    rounds: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """An op. Call it on arrays to compute it: `OPS["rms_norm"](x, w, 1e-6)`.
+
+    A fused op has no body of its own: `fuses` is the subgraph it replaces, and calling it interprets that.
+    A view returns a numpy view of its first input and never becomes a call.
+    An epilogue is an op that may run inside this one on its first output; a `tee` op, absorbed as an epilogue,
+    leaves the value it reads alive.
+    """
+
+    name: str
+    signature: Signature
+    doc: str
+    function: Callable[..., Any]
+    kernels: tuple[Kernel, ...] = ()
+    epilogues: tuple[str, ...] = ()
+    expansions: tuple[Expansion, ...] = ()
+    fuses: str | None = None
+    flops: str = "0"
+    reads: str | None = None
+    view: bool = False
+    tee: bool = False
+    rtol: float = 1e-6
+    sizes: str = ""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+    @cached_property
+    def formula(self) -> str:
+        """The first line of the docstring."""
+        return self.doc.split("\n", 1)[0]
+
+
+def op(signature: str, **facts: Any) -> Callable[[Callable[..., Any]], Op]:
+    """Decorate a numpy function as an op; `facts` are the fields of Op."""
+
+    def make(function: Callable[..., Any]) -> Op:
+        parsed = parse(signature)
+        parameters = tuple(inspect.signature(function).parameters)
+        if parameters != parsed.parameter_names:
+            raise ValueError(f"{function.__name__}{parameters} does not match its signature {signature!r}")
+        doc = inspect.getdoc(function) or ""
+        return Op(function.__name__, parsed, doc, function, **facts)
+
+    return make
+
+
+def fused(name: str, signature: str, pattern: str, ops: tuple[Op, ...], *, doc: str, **facts: Any) -> Op:
+    """An op that stands for a subgraph of `ops`, given as equations over its parameter names."""
+    parsed = parse(signature)
+    pattern = inspect.cleandoc(pattern)
+    results = tuple(o if isinstance(o, str) else o.name for o in parsed.outputs)
+    return Op(name, parsed, doc, interpret(pattern, ops, results), fuses=pattern, **facts)

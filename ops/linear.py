@@ -1,0 +1,81 @@
+"""Linear maps: the op of graph files, the activations it quantises, and its two matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphrun.core.op import Expansion, Kernel, op
+from graphrun.core.quant import Q8, Matrix, quantise
+from graphrun.core.types import LAYOUTS
+
+A = np.ndarray[Any, Any]
+
+MANY = 1 << 30
+
+
+def _kernels(*layouts: str) -> tuple[Kernel, ...]:
+    """One token, a few tokens, and many: a kernel each, for every layout."""
+    rows = "ceil(M, 8)"
+    return tuple(
+        kernel
+        for layout in layouts
+        for kernel in (
+            Kernel(f"gemv_{layout}", rows, (1, 1), layout),
+            Kernel(f"gemv_{layout}_t", rows, (2, 16), layout),
+            Kernel(f"gemm_{layout}", rows, (17, MANY), layout),
+        )
+    )
+
+
+@op(
+    "x: f32[T, N], w: W[M, N], b?: f32[M] -> y: f32[T, M]",
+    expansions=(
+        Expansion("xq: quantize(x)\ny: gemv(xq, w, b)", when="Q", rounds=True),
+        Expansion("y: gemv_f32(x, w, b)", when="f32"),
+    ),
+    flops="2 * T * M * N",
+)
+def linear(x: A, w: Matrix, b: A | None = None) -> A:
+    """y = w @ x + b."""
+    return gemv_f32(x, w, b)  # type: ignore[no-any-return]
+
+
+@op(
+    "x: f32[..., N] -> y: q8[..., N]",
+    kernels=(Kernel("quantize", groups="ceil(N, 256)"),),
+    flops="4 * N",
+    tee=True,
+    sizes="N % 32 == 0",
+)
+def quantize(x: A) -> Q8:
+    """y = q * d with q = round(x / d) in int8 and d = max|x| / 127, for every 32 channels."""
+    return quantise(x)
+
+
+@op(
+    "x: q8[T, N], w: Q[M, N], b?: f32[M] -> y: f32[T, M]",
+    kernels=_kernels(*(d.name for d in LAYOUTS)),
+    epilogues=("add",),
+    flops="2 * T * M * N",
+)
+def gemv(x: Q8, w: Matrix, b: A | None = None) -> A:
+    """y = w @ x + b, integer dot products of 32 weights scaled and summed in f32.
+
+    Each row and token on its own, so a token's result does not depend on the others in the step.
+    """
+    y = w.product(x)
+    return y if b is None else y + b
+
+
+@op(
+    "x: f32[T, N], w: W[M, N], b?: f32[M] -> y: f32[T, M]",
+    kernels=_kernels("f32"),
+    epilogues=("add",),
+    flops="2 * T * M * N",
+)
+def gemv_f32(x: A, w: Matrix, b: A | None = None) -> A:
+    """y = w @ x + b in f32, weights dequantised."""
+    y = w.dense_product(x)
+    return y if b is None else y + b
