@@ -41,6 +41,7 @@ class Decoded(NamedTuple):
     s: A
     m: A | None
 
+    @np.errstate(invalid="ignore")  # infinite scales of a damaged file become NaN
     def values(self) -> A:
         """f32[blocks, groups, weights]."""
         product = self.q.astype(np.float32)
@@ -57,6 +58,7 @@ def dequantise(type_: str, raw: A) -> A:
     return decode(type_, raw).values().reshape(raw.shape[0], -1)
 
 
+@np.errstate(invalid="ignore")
 def decode(type_: str, raw: A) -> Decoded:
     """Integers and scales of all blocks of rows uint8[rows, bytes per row] of a quantised type."""
     return _DECODERS[type_](raw.reshape(-1, BLOCKS[type_][1]))
@@ -84,13 +86,15 @@ def scales_k3(packed: A) -> A:
     """The 16 scales int8[blocks, 16], -32..31, packed in the 12 bytes of q3_k."""
     low = np.concatenate([packed[:, :8] & 15, packed[:, :8] >> 4], axis=1)
     high = np.concatenate([packed[:, 8:] >> shift & 3 for shift in (0, 2, 4, 6)], axis=1)
-    return (low | high << 4).astype(np.int8) - np.int8(32)
+    scale: A = (low | high << 4).astype(np.int8) - np.int8(32)
+    return scale
 
 
 def _fields(packed: A, run: int, bits: int) -> A:
-    """Split bytes into bit fields: each run of `run` bytes gives its lowest fields first, u8[blocks, runs, fields, run]."""
+    """Bytes split into bit fields, lowest first, for each run of `run` bytes: u8[blocks, runs, fields, run]."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-    return packed.reshape(len(packed), -1, 1, run) >> shifts & np.uint8((1 << bits) - 1)
+    split: A = packed.reshape(len(packed), -1, 1, run) >> shifts & np.uint8((1 << bits) - 1)
+    return split
 
 
 def _q4(blocks: A, at: int) -> A:
@@ -101,7 +105,8 @@ def _q4(blocks: A, at: int) -> A:
 def _q5(blocks: A, at: int) -> A:
     """32 five-bit integers: 4 bytes with the fifth bits, then nibbles; u8[blocks, 1, 32]."""
     fifth = np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little")
-    return _q4(blocks, at + 4) | fifth[:, None, :] << 4
+    q: A = _q4(blocks, at + 4) | fifth[:, None, :] << 4
+    return q
 
 
 def _q4_0(blocks: A) -> Decoded:

@@ -85,10 +85,17 @@ def scratch(cells: int) -> Scratch:
     return _local.memory
 
 
-def operand(blocks: Decoded, tiles: int, rows: int) -> Operand:
-    """Arrange the blocks of tiles * rows rows for products; q is a transposed view of its values in their order."""
+def operand(blocks: Decoded, tiles: int, rows: int, keep: bool) -> Operand:
+    """Arrange the blocks of tiles * rows rows for products.
+
+    q is contiguous if it is to be kept. Otherwise it is a view of values in their first order: made sooner, used
+    a little slower.
+    """
     _, groups, size = blocks.q.shape
-    q = blocks.q.astype(np.float32).reshape(tiles, rows, -1, groups, size).transpose(3, 2, 0, 4, 1)
+    q = blocks.q if keep else blocks.q.astype(np.float32)
+    q = q.reshape(tiles, rows, -1, groups, size).transpose(3, 2, 0, 4, 1)
+    if keep:
+        q = np.ascontiguousarray(q, np.float32)
 
     def by_group(scales: A) -> A:
         return np.ascontiguousarray(scales.reshape(tiles, rows, -1, groups, 1).transpose(3, 2, 0, 4, 1))
@@ -104,6 +111,11 @@ def activation(q: A, d: A, groups: int) -> Activation:
     return Activation(grouped, np.ascontiguousarray(d.T)[:, None, :, None], grouped.sum(axis=4, keepdims=True), careful)
 
 
+# Scales that are not finite, or overflow, give results that are not finite; whoever runs a step looks for those.
+_unchecked = np.errstate(over="ignore", under="ignore", invalid="ignore")
+
+
+@_unchecked
 def product(w: Operand, x: Activation, memory: Scratch) -> A:
     """f32[tiles, T, R]; without minimum and with one group it is not fused, else it is."""
     groups, nb, tiles, _, rows = w.q.shape
@@ -125,7 +137,8 @@ def tree(lanes: A) -> A:
         if len(lanes) > half:
             lanes[: len(lanes) - half] += lanes[half:]
             lanes = lanes[:half]
-    return lanes[0] + np.float32(0)  # a lane starts at +0, so the sum is never -0
+    total: A = lanes[0] + np.float32(0)  # a lane starts at +0, so the sum is never -0
+    return total
 
 
 def outer(column: A, row: A, out: A) -> None:
@@ -192,6 +205,7 @@ def _add_scaled(values: A, x: Activation, blocks: slice, lanes: A, wide: A, firs
         fma_into(wide[0], lanes, wide[1:], x.careful)
 
 
+@_unchecked
 def dense_product(w: A, x: A, memory: Scratch) -> A:
     """f32[tiles, T, R] of rows w: f32[N, tiles, 1, R] and x: f32[T, N]; lane l takes channels l, l + 32, ..."""
     channels, tiles, _, rows = w.shape

@@ -35,12 +35,15 @@ def equations(text: str) -> tuple[Equation, ...]:
     return tuple(found)
 
 
-def interpret(text: str, ops: Iterable[Op], results: tuple[str, ...]) -> Callable[..., Any]:
-    """A function of the parameters, by name, that computes the equations with the numpy bodies of `ops`."""
+def interpret(
+    text: str, ops: Iterable[Op], parameters: tuple[str, ...], results: tuple[str, ...]
+) -> Callable[..., Any]:
+    """A function of the parameters that computes the equations with the numpy bodies of `ops`."""
     table: Mapping[str, Op] = {op.name: op for op in ops}
     body = equations(text)
 
-    def run(**values: Any) -> Any:
+    def run(*args: Any, **values: Any) -> Any:
+        values |= zip(parameters, args, strict=False)
         for line in body:
             op = table[line.op]
             names = op.signature.parameter_names

@@ -46,16 +46,22 @@ class GraphrunError(Exception):
 
 
 class GraphError(GraphrunError):
-    """A mistake in a graph file, shown with its line and a caret."""
+    """A mistake in a graph file, or a model file that it does not fit; shown with the line and a caret.
+
+    `model` is the path of that model file, set where it is known.
+    """
 
     def __init__(self, span: Span, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint)
         self.span = span
+        self.model = ""
 
     def __str__(self) -> str:
         lines = [f"{self.span}: {self.message}"]
         if self.span.text:
             lines += [f"    {self.span.text}", " " * (self.span.col + 3) + "^"]
+        if self.model:
+            lines.append(f"  model: {self.model}")
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)

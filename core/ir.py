@@ -11,7 +11,7 @@ import networkx as nx
 
 from graphrun.core.errors import GraphError, Span
 from graphrun.core.op import Kernel, Op
-from graphrun.core.signature import AttrValue, SignatureError
+from graphrun.core.signature import AttrValue, SignatureError, require
 from graphrun.core.types import TensorType
 
 Discipline = Literal["append", "ring", "snapshot"]
@@ -236,7 +236,10 @@ def _infer(
     op: Op, types: tuple[TensorType | None, ...], attrs: tuple[tuple[str, AttrValue], ...]
 ) -> tuple[TensorType, ...]:
     pairs = zip(op.signature.input_names, types, strict=True)
-    return op.signature.infer({name: t for name, t in pairs if t is not None}, dict(attrs))
+    given = {name: t for name, t in pairs if t is not None}
+    outputs = op.signature.infer(given, dict(attrs))
+    require(op.requires, {**op.signature.bind(given).dims, **{k: v for k, v in attrs if not isinstance(v, str)}})
+    return outputs
 
 
 def _verify_types(node: Node) -> None:

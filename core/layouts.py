@@ -26,6 +26,10 @@ from graphrun.core.blocks import Decoded
 A = np.ndarray[Any, Any]
 
 
+_LOW_NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)
+_LOW_FIELDS = np.uint32(0x03030303)
+
+
 @dataclass(frozen=True)
 class Sections:
     """Entries per row of each section of the words and of the scales, for a row of nb blocks."""
@@ -51,6 +55,7 @@ def split(flat: A, rows: int, widths: Sequence[int]) -> tuple[A, ...]:
     return tuple(flat[a:b].reshape(rows, -1) for a, b in zip(starts[:-1], starts[1:], strict=True))
 
 
+@np.errstate(invalid="ignore")
 def unpack(layout: str, words: Sequence[A], scales: Sequence[A]) -> Decoded:
     """The meaning of some rows of a layout, given by their part of each section.
 
@@ -61,8 +66,12 @@ def unpack(layout: str, words: Sequence[A], scales: Sequence[A]) -> Decoded:
 
 def nibbles(words: A) -> A:
     """Four words per block to u8[blocks, 32]: weight j is nibble j // 16 of byte j % 16."""
-    packed = words.view(np.uint8).reshape(-1, 16)
-    return np.concatenate([packed & 15, packed >> 4], axis=1)
+    packed = words.reshape(-1, 4).view(np.uint64)  # eight weights at a time
+    q = np.empty((len(packed), 4), np.uint64)
+    for i in (0, 1):
+        np.bitwise_and(packed[:, i], _LOW_NIBBLES, out=q[:, i])
+        np.bitwise_and(packed[:, i] >> 4, _LOW_NIBBLES, out=q[:, i + 2])
+    return q.view(np.uint8)
 
 
 def low_and_high(pairs: A) -> tuple[A, A]:
@@ -100,9 +109,12 @@ def _q4_k(words: Sequence[A], scales: Sequence[A]) -> Decoded:
 
 
 def _q6_k(words: Sequence[A], scales: Sequence[A]) -> Decoded:
-    fields = words[1].view(np.uint8).reshape(-1, 2, 1, 4)  # byte i holds weights i, i + 4, i + 8, i + 12 of its half
-    high = fields >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
-    q = (nibbles(words[0]) | high.reshape(-1, 32) << 4).view(np.int8) - np.int8(32)
+    q = nibbles(words[0])
+    fours = q.view(np.uint32).reshape(-1, 2, 4)
+    fields = words[1].reshape(-1, 2)  # byte i holds weights i, i + 4, i + 8, i + 12 of its half
+    for k in range(4):
+        fours[:, :, k] |= (fields >> (2 * k) & _LOW_FIELDS) << 4
+    q = q.view(np.int8) - np.int8(32)
     codes = np.stack(low_and_high(scales[0].reshape(-1, 8)), axis=2).view(np.int8)
     s = f16(scales[1]).reshape(-1, 1, 1) * codes.astype(np.float32)
     return Decoded(q.reshape(-1, 2, 16), s.reshape(-1, 2), None)

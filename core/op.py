@@ -46,7 +46,8 @@ class Op:
     A fused op has no body of its own: `fuses` is the subgraph it replaces, and calling it interprets that.
     A view returns a numpy view of its first input and never becomes a call.
     An epilogue is an op that may run inside this one on its first output; a `tee` op, absorbed as an epilogue,
-    leaves the value it reads alive.
+    leaves the value it reads alive. `requires` are conditions on dimensions and attributes that the signature
+    cannot say.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Op:
     view: bool = False
     tee: bool = False
     rtol: float = 1e-6
-    sizes: str = ""
+    requires: str = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -95,4 +96,4 @@ def fused(name: str, signature: str, pattern: str, ops: tuple[Op, ...], *, doc: 
     parsed = parse(signature)
     pattern = inspect.cleandoc(pattern)
     results = tuple(o if isinstance(o, str) else o.name for o in parsed.outputs)
-    return Op(name, parsed, doc, interpret(pattern, ops, results), fuses=pattern, **facts)
+    return Op(name, parsed, doc, interpret(pattern, ops, parsed.parameter_names, results), fuses=pattern, **facts)

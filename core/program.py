@@ -43,7 +43,11 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One op with its kernel and its operands; `epilogues` run on its results before they are stored."""
+    """One op with its kernel and its operands; `epilogues` run on its results before they are stored.
+
+    An epilogue has no launch of its own: its kernel is named like its op and its groups are 0. An absorbed sum
+    reads (residual, result), whichever way round the graph had them.
+    """
 
     op: Op
     kernel: Kernel

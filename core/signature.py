@@ -12,6 +12,7 @@ state is that state's next version.
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,9 +157,11 @@ def _unify(parameter: Tensor, given: TensorType, binding: Binding) -> None:
         known = int(dim) if dim.isdigit() else binding.dims.setdefault(dim, size)
         first = binding.said_by.setdefault(dim, parameter.name)
         if known != size:
+            if dim.isdigit():
+                raise SignatureError(f"{parameter.name} is {given}, it must be {parameter}", parameter.name)
             unit = f" {UNITS[dim]}" if dim in UNITS else ""
-            there = f"{first} has {dim} = {known}" if not dim.isdigit() else f"it must be {known}"
-            raise SignatureError(f"{parameter.name} has {dim} = {size}{unit}, but {there}", parameter.name)
+            message = f"{parameter.name} has {dim} = {size}{unit}, but {first} has {dim} = {known}"
+            raise SignatureError(message, parameter.name)
 
 
 def _unify_dtype(parameter: Tensor, dtype: DType, binding: Binding) -> None:
@@ -226,12 +229,30 @@ def _split(text: str) -> list[str]:
     return [item for item in items if item]
 
 
+_COMPARISONS = {ast.Eq: operator.eq, ast.Lt: operator.lt, ast.LtE: operator.le}
+
+
 def evaluate(text: str, sizes: Mapping[str, int]) -> int:
     """Value of an integer expression over dimension letters: + - * // % and ceil(a, b)."""
-    return _value(ast.parse(text.strip(), mode="eval").body, sizes)
+    return int(_value(ast.parse(text.strip(), mode="eval").body, sizes))
 
 
-def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
+def require(conditions: str, known: Mapping[str, int | float]) -> None:
+    """Raise SignatureError unless all of `a == b, c < d, e <= f` hold; what names an absent input's letter does."""
+    for text in filter(None, map(str.strip, conditions.split(","))):
+        condition = ast.parse(text, mode="eval").body
+        assert isinstance(condition, ast.Compare)
+        names = {n.id for n in ast.walk(condition) if isinstance(n, ast.Name)}
+        if not names <= known.keys():
+            continue
+        a, b = _value(condition.left, known), _value(condition.comparators[0], known)
+        if not _COMPARISONS[type(condition.ops[0])](a, b):
+            facts = ", ".join(f"{name} = {known[name]:.6g}" for name in sorted(names))
+            attribute = next((name for name in sorted(names) if name not in UNITS), None)
+            raise SignatureError(f"{text} does not hold ({facts})", attribute)
+
+
+def _value(node: ast.expr, sizes: Mapping[str, int | float]) -> int | float:
     match node:
         case ast.Constant(value=int(value)):
             return value

@@ -1,0 +1,1 @@
+"""The graph language, and the architectures written in it."""
