@@ -22,6 +22,7 @@ BATCHED = 17  # tokens from which they are computed together
     epilogues=("sigmoid_gate", "quantize"),
     flops="4 * T * H * C * D",
     rtol=1e-5,
+    requires="H % G == 0",
 )
 def attend(q: A, kc: A, vc: A, pos: A) -> A:
     """y = softmax(q k / sqrt(D)) v over positions 0 .. pos + t; query head h reads kv head h // (H / G).

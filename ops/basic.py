@@ -54,7 +54,7 @@ def swiglu(gate: A, up: A) -> A:
         return gate / (np.float32(1) + np.exp(-gate)) * up
 
 
-@op("x: f32[T, N], n: int -> y: f32[T, n, N // n]", view=True)
+@op("x: f32[T, N], n: int -> y: f32[T, n, N // n]", view=True, requires="N % n == 0")
 def heads(x: A, n: int) -> A:
     """y = x, its channels split into n heads."""
     return x.reshape(x.shape[0], n, x.shape[1] // n)

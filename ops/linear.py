@@ -47,7 +47,7 @@ def linear(x: A, w: Matrix, b: A | None = None) -> A:
     kernels=(Kernel("quantize", groups="ceil(N, 256)"),),
     flops="4 * N",
     tee=True,
-    sizes="N % 32 == 0",
+    requires="N % 32 == 0",
 )
 def quantize(x: A) -> Q8:
     """y = q * d with q = round(x / d) in int8 and d = max|x| / 127, for every 32 channels."""

@@ -16,8 +16,10 @@ A = np.ndarray[Any, Any]
     kernels=(Kernel("rms_norm", groups="ceil(N, 256)"),),
     epilogues=("quantize",),
     flops="4 * N",
+    requires="0 <= eps",
 )
 def rms_norm(x: A, w: A, eps: float) -> A:
     """y = x / sqrt(mean(x**2) + eps) * w, each token (or head) on its own."""
     mean = np.mean(x * x, axis=-1, keepdims=True)
-    return x * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * w
+    y: A = x * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * w
+    return y

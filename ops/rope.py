@@ -17,6 +17,9 @@ ROPE = (
     " factor: float = 1, yarn: int = 0, original: int = 0, fast: float = 32, slow: float = 1, magnitude: float = 1,"
     " section_t: int = 0, section_h: int = 0, section_w: int = 0"
 )
+ROTATED = (
+    "width <= D, 0 < width, width % 2 == 0, P == width // 2, 1 < base, 0 < factor, 0 < fast, 0 < slow, yarn <= original"
+)
 TURN = (
     "pos, base, width, pairs, factors, factor, yarn, original, fast, slow, magnitude, section_t, section_h, section_w"
 )
@@ -27,6 +30,7 @@ TURN = (
     kernels=(Kernel("rope", groups="T * H"),),
     flops="3 * T * H * D",
     rtol=1e-5,
+    requires=ROTATED,
 )
 def rope(
     x: A,
@@ -45,7 +49,7 @@ def rope(
     section_h: int = 0,
     section_w: int = 0,
 ) -> A:
-    """Pairs of the first `width` channels turn by (pos + t) * base**(-2j/width) / factors_j, the rest pass.
+    """y = x, pairs of its first `width` channels turned by (pos + t) * base**(-2j/width) / factors_j.
 
     Positions are divided by `factor`; with `yarn` only pairs of long wavelength are, as YaRN (Peng et al. 2023,
     section 3) ramps between `fast` and `slow` turns over `original` positions. cos and sin are multiplied by
@@ -57,8 +61,7 @@ def rope(
         speed = np.where(turning(width // 2, (section_t, section_h, section_w)), speed, 0)
     if factors is not None:
         speed = speed / factors.astype(np.float64)
-    position = int(pos[0]) + np.arange(x.shape[0], dtype=np.float64)
-    angle = position[:, None, None] * speed
+    angle = (int(pos[0]) + np.arange(x.shape[0], dtype=np.float64))[:, None, None] * speed
     cos, sin = (np.cos(angle) * magnitude).astype(np.float32), (np.sin(angle) * magnitude).astype(np.float32)
     half = width // 2
     first, second = (
@@ -86,7 +89,7 @@ def rotation_speeds(base: float, width: int, factor: float, yarn: int, original:
         return plain / factor
 
     def pair_turning(times: float) -> float:
-        return width * math.log(original / (times * 2 * math.pi)) / (2 * math.log(base))
+        return width * (math.log(original) - math.log(times) - math.log(2 * math.pi)) / (2 * math.log(base))
 
     low = max(math.floor(pair_turning(fast)), 0)
     high = min(math.ceil(pair_turning(slow)), width - 1)
@@ -120,4 +123,5 @@ rope_store = fused(
     kernels=(Kernel("rope_store", groups="T * (H + G)"),),
     flops="3 * T * (H + G) * D",
     reads="4 * T * (H + 2 * G) * D",
+    requires=ROTATED,
 )

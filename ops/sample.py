@@ -14,4 +14,5 @@ A = np.ndarray[Any, Any]
 @op("x: f32[R, V] -> y: i32[R]", kernels=(Kernel("argmax", groups="128"),), flops="R * V")
 def argmax(x: A) -> A:
     """y = index of the largest value of each row, the smallest index among equals."""
-    return np.argmax(x, axis=-1).astype(np.int32)
+    y: A = np.argmax(x, axis=-1).astype(np.int32)
+    return y

@@ -1,0 +1,45 @@
+"""What the front door asks of a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphrun.core.gguf import ModelFile
+from graphrun.core.ir import State, Value
+from graphrun.core.program import Program
+from graphrun.core.target import Target
+
+Array = np.ndarray[Any, Any]
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+class Runner(Protocol):
+    """A loaded model: weights and states on the device, ready for steps."""
+
+    notes: tuple[str, ...]  # one line each for what the user should know: a slow path taken, a fallback
+
+    def step(self, program: Program, tokens: Sequence[int], pos: int) -> None:
+        """Run a program on `tokens` (as many as it was lowered for) at positions pos, pos + 1, ..."""
+
+    def read(self, output: str) -> Array:
+        """A copy of an output of the last step: "logits" f32[R, V], "hidden" f32[R, N], "best" i32[R]."""
+
+    def first_bad_call(self, program: Program, tokens: Sequence[int], pos: int) -> int | None:
+        """Run the step again and give the index of the first call whose result is not finite, or None."""
+
+    def buffers(self, call: int) -> dict[str, Array]:
+        """Copies of what call number `call` of the last step stored, by value name."""
+
+
+class Backend(Protocol):
+    """A device; it answers what it is before planning, and loads programs after."""
+
+    target: Target
+
+    def load(
+        self, file: ModelFile, weights: Sequence[Value], states: Sequence[State], progress: Progress | None = None
+    ) -> Runner:
+        """Pack the weights and allocate the states; raises BackendError if they do not fit."""
