@@ -1,0 +1,5 @@
+"""python -m graphrun."""
+
+from graphrun.cli import main
+
+main()

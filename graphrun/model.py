@@ -1,0 +1,192 @@
+"""Model: opens a file, picks its graph, compiles steps and asks a backend to load them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from graphrun import backends
+from graphrun.backends.base import Backend, Progress, Runner
+from graphrun.chat import Chat
+from graphrun.core.errors import GraphError, ModelError, UsageError, did_you_mean
+from graphrun.core.gguf import ModelFile
+from graphrun.core.gguf_read import shown
+from graphrun.core.ir import Graph, State, Value
+from graphrun.core.op import Op
+from graphrun.core.program import Program
+from graphrun.generate import Generation
+from graphrun.graphs.elaborate import elaborate
+from graphrun.graphs.params import params, steps
+from graphrun.graphs.spec import Spec, known, load_spec
+from graphrun.hub import resolve
+from graphrun.ops import OPS
+from graphrun.planner.lower import lower
+from graphrun.sampling import Sampling
+from graphrun.session import Session
+from graphrun.tokenizer import Tokenizer
+
+Activations = Literal["q8", "exact"]
+DEFAULT_CONTEXT = 4096
+LARGEST_CHUNK = 512
+
+
+class Model:
+    """A model file with its graph on a backend; weights are packed when a session first needs them.
+
+    `context` is the positions a sequence may use, by default the trained length but at most 4096. With
+    activations="exact" activations and the cache stay f32, which is slower and what logits are compared with.
+    """
+
+    def __init__(
+        self,
+        file: ModelFile,
+        spec: Spec,
+        backend: Backend,
+        *,
+        context: int | None = None,
+        activations: Activations = "q8",
+        progress: Progress | None = None,
+        ops: Mapping[str, Op] = OPS,
+    ) -> None:
+        self.ops = ops
+        self.file = file
+        self.spec = spec
+        self.backend = backend
+        self.exact = activations == "exact"
+        self.progress = progress
+        with naming(file):
+            self.params = params(spec, file)
+        self.trained = trained_context(file, self.params)
+        self.context = min(self.trained, DEFAULT_CONTEXT) if context is None else context or self.trained
+        self._programs: dict[tuple[str, int], Program] = {}
+        if self.context < 1:
+            raise UsageError(f"a context of {self.context} positions is too short")
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        graph: str | None = None,
+        backend: str = "numpy",
+        threads: int | None = None,
+        context: int | None = None,
+        activations: Activations = "q8",
+        progress: Progress | None = None,
+    ) -> Model:
+        """Open a GGUF file, "demo" or "hf:org/repo:file".
+
+        `graph` names a graph or a graph file, by default that of the file's architecture.
+
+        Raises ModelError, GraphError, BackendError or UsageError.
+        """
+        if activations not in ("q8", "exact"):
+            raise UsageError(f"activations must be q8 or exact, not '{activations}'")
+        device = backends.open(backend, threads=threads)
+        file = ModelFile.open(resolve(path))
+        spec = graph_of(file, graph)
+        return cls(file, spec, device, context=context, activations=activations, progress=progress)
+
+    def graph(self, step: str = "decode", tokens: int | None = None) -> Graph:
+        """The typed graph of a step, before any pass."""
+        if step not in self.spec.steps:
+            raise UsageError(
+                f"{self.spec.arch} has no step '{step}'",
+                did_you_mean(step, self.spec.steps) or f"known: {', '.join(self.spec.steps)}",
+            )
+        count = tokens or self.spec.steps[step].largest(min(LARGEST_CHUNK, self.context))
+        with naming(self.file):
+            return elaborate(self.spec, self.file, self.ops, step, count, context=self.context, exact=self.exact)
+
+    def program(self, step: str = "decode", tokens: int | None = None) -> Program:
+        """A step lowered and checked for `tokens` tokens (by default the most it takes)."""
+        key = (step, tokens or 0)
+        if key not in self._programs:
+            self._programs[key] = lower(self.graph(step, tokens), self.ops, self.backend.target, exact=self.exact)
+        return self._programs[key]
+
+    def takes(self, step: str, tokens: int) -> bool:
+        """Whether the graph has that step and it can run on so many tokens."""
+        return step in self.spec.steps and self.spec.steps[step].takes(tokens)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Weights and states on the device, loaded at the first use."""
+        weights: dict[Value, None] = {}
+        states: dict[str, State] = {}
+        for step, tokens in steps(self.spec, self.file).items():
+            if tokens.low > self.context:
+                continue
+            program = self.program(step, min(tokens.high, LARGEST_CHUNK, self.context))
+            weights |= dict.fromkeys(program.weights)
+            states |= {s.name: s for s in program.states}
+        return self.backend.load(self.file, list(weights), list(states.values()), self.progress)
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """Every token id is below this: the fewest rows of a matrix that a single token is looked up in."""
+        graph = self.graph("decode")
+        readers = (node.inputs for node in graph.nodes if graph.inputs["tokens"] in node.inputs)
+        tables = (v.type.shape[0] for inputs in readers for v in inputs if v is not None and v.kind == "weight")
+        return min(tables, default=1 << 31)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_file(self.file)
+
+    @cached_property
+    def chat(self) -> Chat:
+        return Chat.from_file(self.file, self.tokenizer)
+
+    def session(self) -> Session:
+        """A new sequence at position 0; a model has one at a time, since its states are the model's."""
+        return Session(self)
+
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        *,
+        max_tokens: int = 128,
+        sampling: Sampling | None = None,
+        stop: Sequence[str] = (),
+        on_prefill: Callable[[int, int], None] | None = None,
+    ) -> Iterator[str]:
+        """The continuation of a prompt (text, or token ids), piece by piece."""
+        ids = self.tokenizer.encode(prompt, special=True) if isinstance(prompt, str) else list(prompt)
+        yield from Generation(self.session(), ids, max_tokens, sampling or Sampling(), stop, on_prefill)
+
+
+@contextmanager
+def naming(file: ModelFile) -> Iterator[None]:
+    """Errors of a graph that come from what it finds in a model file name that file."""
+    try:
+        yield
+    except GraphError as error:
+        error.model = str(file.path)
+        raise
+
+
+def trained_context(file: ModelFile, values: Mapping[str, object]) -> int:
+    """The positions a model was trained for, if its graph reads them; raises ModelError."""
+    trained = values.get("n_ctx", DEFAULT_CONTEXT)
+    if isinstance(trained, bool) or not isinstance(trained, int) or trained < 1:
+        raise ModelError(file.path, f"{file.architecture}.context_length", f"{trained!r} is not a number of positions")
+    return trained
+
+
+def graph_of(file: ModelFile, graph: str | None) -> Spec:
+    """The graph named, or the one of the file's architecture."""
+    if graph is not None:
+        return load_spec(graph)
+    arch = file.architecture
+    if arch not in known():
+        raise ModelError(
+            file.path,
+            "general.architecture",
+            f"there is no graph for {shown(arch)}",
+            f"known: {', '.join(known())}; write one and give it with --graph FILE",
+        )
+    return load_spec(arch)
