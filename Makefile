@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PROMPT ?= What is the capital of France?
+PROMPT ?= Why is the sky blue?
 
 PROVE ?=
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,8 @@ from graphrun.core.target import Target
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
+Given = Mapping[str, Array]  # inputs of a step besides tokens, by name
+NOTHING: Given = MappingProxyType({})
 
 
 class Runner(Protocol):
@@ -21,13 +24,18 @@ class Runner(Protocol):
 
     notes: tuple[str, ...]  # one line each for what the user should know: a slow path taken, a fallback
 
-    def step(self, program: Program, tokens: Sequence[int], pos: int) -> None:
-        """Run a program on `tokens` (as many as it was lowered for) at positions pos, pos + 1, ..."""
+    def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
+        """Run a program on `tokens` (as many as it was lowered for) at positions pos, pos + 1, ...
+
+        Snapshot number `slot` is the state before it; `given` are the program's other inputs.
+        """
 
     def read(self, output: str) -> Array:
-        """A copy of an output of the last step: "logits" f32[R, V], "hidden" f32[R, N], "best" i32[R]."""
+        """A copy of an output of the last step: "logits" f32[R, V], "best" i32[R], "hidden" f32[T, N]."""
 
-    def first_bad_call(self, program: Program, tokens: Sequence[int], pos: int) -> int | None:
+    def first_bad_call(
+        self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
+    ) -> int | None:
         """Run the step again and give the index of the first call whose result is not finite, or None."""
 
     def buffers(self, call: int) -> dict[str, Array]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from graphrun.backends.base import Progress
+from graphrun.backends.base import NOTHING, Given, Progress
 from graphrun.backends.pack import pack
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
@@ -94,11 +94,11 @@ class NumpyRunner:
             self.bound[program] = BoundProgram(program, self)
         return self.bound[program]
 
-    def step(self, program: Program, tokens: Sequence[int], pos: int) -> None:
-        """Run a program on `tokens` at positions pos, pos + 1, ..."""
+    def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
+        """Run a program on `tokens` at positions pos, pos + 1, ... from snapshot `slot`."""
         self.last = self.bind(program)
         with unchecked():
-            for call in self.last.start(tokens, pos):
+            for call in self.last.start(tokens, pos, slot, given):
                 call()
 
     def read(self, output: str) -> A:
@@ -107,11 +107,13 @@ class NumpyRunner:
         result: A = self.last.array(self.last.program.outputs[output]).copy()
         return result
 
-    def first_bad_call(self, program: Program, tokens: Sequence[int], pos: int) -> int | None:
+    def first_bad_call(
+        self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
+    ) -> int | None:
         """Index of the first call of the step whose result is not finite, or None."""
         bound = self.bind(program)
         with unchecked():
-            for index, call in enumerate(bound.start(tokens, pos)):
+            for index, call in enumerate(bound.start(tokens, pos, slot, given)):
                 call()
                 if any(not np.isfinite(a).all() for a in bound.stored(index).values()):
                     return index
@@ -139,13 +141,14 @@ class BoundProgram:
     def __init__(self, program: Program, runner: NumpyRunner) -> None:
         self.program = program
         self.runner = runner
-        self.inputs = {name: np.zeros(v.type.shape, np.int32) for name, v in program.inputs.items()}
+        self.inputs = {name: np.zeros(v.type.shape, NUMPY[v.type.dtype.name]) for name, v in program.inputs.items()}
         self.calls = [self._bind(call) for call in program.calls]
 
-    def start(self, tokens: Sequence[int], pos: int) -> list[Callable[[], None]]:
+    def start(self, tokens: Sequence[int], pos: int, slot: int, given: Given) -> list[Callable[[], None]]:
         """Set the inputs and hand out the calls in order."""
-        self.inputs["tokens"][:] = tokens
-        self.inputs["pos"][:] = pos
+        values: dict[str, Any] = {"tokens": tokens, "pos": pos, "slot": slot, **given}
+        for name, array in self.inputs.items():
+            array[...] = values[name]
         return self.calls
 
     def array(self, operand: Operand) -> Any:

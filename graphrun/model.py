@@ -17,6 +17,7 @@ from graphrun.core.gguf_read import shown
 from graphrun.core.ir import Graph, State, Value
 from graphrun.core.op import Op
 from graphrun.core.program import Program
+from graphrun.draft import Drafter
 from graphrun.generate import Generation
 from graphrun.graphs.elaborate import elaborate
 from graphrun.graphs.params import params, steps
@@ -31,6 +32,7 @@ from graphrun.tokenizer import Tokenizer
 Activations = Literal["q8", "exact"]
 DEFAULT_CONTEXT = 4096
 LARGEST_CHUNK = 512
+MOST_ROLLBACK = 16
 
 
 class Model:
@@ -38,6 +40,7 @@ class Model:
 
     `context` is the positions a sequence may use, by default the trained length but at most 4096. With
     activations="exact" activations and the cache stay f32, which is slower and what logits are compared with.
+    `rollback` fixes how many tokens can be verified at once; `taps` are layers whose input a drafter reads.
     """
 
     def __init__(
@@ -49,9 +52,12 @@ class Model:
         context: int | None = None,
         activations: Activations = "q8",
         progress: Progress | None = None,
+        rollback: int | None = None,
+        taps: tuple[int, ...] = (),
         ops: Mapping[str, Op] = OPS,
     ) -> None:
         self.ops = ops
+        self.taps = taps
         self.file = file
         self.spec = spec
         self.backend = backend
@@ -62,6 +68,7 @@ class Model:
         self.trained = trained_context(file, self.params)
         self.context = min(self.trained, DEFAULT_CONTEXT) if context is None else context or self.trained
         self._programs: dict[tuple[str, int], Program] = {}
+        self._rollback = rollback
         if self.context < 1:
             raise UsageError(f"a context of {self.context} positions is too short")
 
@@ -98,8 +105,28 @@ class Model:
                 did_you_mean(step, self.spec.steps) or f"known: {', '.join(self.spec.steps)}",
             )
         count = tokens or self.spec.steps[step].largest(min(LARGEST_CHUNK, self.context))
-        with naming(self.file):
-            return elaborate(self.spec, self.file, self.ops, step, count, context=self.context, exact=self.exact)
+        return self._elaborate(step, count, self.rollback)
+
+    def _elaborate(self, step: str, tokens: int, rollback: int) -> Graph:
+        file, context, exact, taps = self.file, self.context, self.exact, self.taps
+        with naming(file):
+            return elaborate(
+                self.spec, file, self.ops, step, tokens, context=context, exact=exact, rollback=rollback, taps=taps
+            )
+
+    @cached_property
+    def rollback(self) -> int:
+        """Tokens of the longest step that can be taken back in part: 16, or 8 where memory is short of snapshots."""
+        if self._rollback is not None:
+            return self._rollback
+        first = next(iter(steps(self.spec, self.file).items()), None)
+        if first is None:
+            return MOST_ROLLBACK
+        graph = self._elaborate(first[0], first[1].low, MOST_ROLLBACK)
+        if all(state.discipline != "snapshot" for state in graph.states):
+            return MOST_ROLLBACK
+        need = sum(v.type.nbytes for v in graph.weights) + sum(s.type.nbytes for s in graph.states)
+        return MOST_ROLLBACK if need <= self.backend.target.memory else MOST_ROLLBACK // 2
 
     def program(self, step: str = "decode", tokens: int | None = None) -> Program:
         """A step lowered and checked for `tokens` tokens (by default the most it takes)."""
@@ -111,6 +138,10 @@ class Model:
     def takes(self, step: str, tokens: int) -> bool:
         """Whether the graph has that step and it can run on so many tokens."""
         return step in self.spec.steps and self.spec.steps[step].takes(tokens)
+
+    def has(self, step: str) -> bool:
+        """Whether this model file has what the step needs."""
+        return step in steps(self.spec, self.file)
 
     @cached_property
     def runner(self) -> Runner:
@@ -141,9 +172,14 @@ class Model:
     def chat(self) -> Chat:
         return Chat.from_file(self.file, self.tokenizer)
 
-    def session(self) -> Session:
+    def tap(self, layers: tuple[int, ...]) -> None:
+        """From now on steps also make the input of these layers, as outputs input.0, input.1, ..."""
+        self.taps = layers
+        self._programs.clear()
+
+    def session(self, drafter: Drafter | None = None) -> Session:
         """A new sequence at position 0; a model has one at a time, since its states are the model's."""
-        return Session(self)
+        return Session(self, drafter)
 
     def generate(
         self,

@@ -56,6 +56,21 @@ class MemoryPlan:
             return f"fits: {size(self.total)} of {have}"
         return f"does not fit: {size(self.total)} is {size(self.total - self.target.memory)} more than the {have}"
 
+    @property
+    def rates(self) -> tuple[str, ...]:
+        """What a snapshot and a token of the cache take."""
+        states = {s.name: s for p in self.programs for s in p.states}.values()
+        snapshots = [s.type for s in states if s.discipline == "snapshot"]
+        cache = sum(s.type.nbytes // s.type.shape[0] for s in states if s.discipline == "append")
+        found = []
+        if snapshots:
+            copies = snapshots[0].shape[0]
+            each = size(sum(t.nbytes for t in snapshots) // copies)
+            found.append(f"{copies} snapshots, {each} each: as many tokens can be verified at once")
+        if cache:
+            found.append(f"{cache:,} bytes a token of cache")
+        return tuple(found)
+
     def __str__(self) -> str:
         rows = [("weights", "tensors", "bytes", "")]
         rows += [_row(s) for s in self.weights]
@@ -64,7 +79,7 @@ class MemoryPlan:
         rows += [("arena", "tokens", "", "")]
         rows += [(f"  {p.name}", str(p.tokens), f"{p.arena:,}", size(p.arena)) for p in self.programs]
         rows += [("total", "", f"{self.total:,}", size(self.total))]
-        return f"{columns(rows, right=(1, 2, 3))}\n{self.verdict}"
+        return "\n".join((columns(rows, right=(1, 2, 3)), *self.rates, self.verdict))
 
 
 def memory_plan(model: Model) -> MemoryPlan:

@@ -1,4 +1,4 @@
-"""A session: one sequence of tokens, prefilled in chunks and then decoded."""
+"""A session: one sequence of tokens, prefilled in chunks, then decoded or verified and kept in part."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from graphrun.core.program import Program
 from graphrun.core.types import F32
 
 if TYPE_CHECKING:
+    from graphrun.draft import Drafter
     from graphrun.model import Model
 
 A = np.ndarray[Any, Any]
@@ -19,11 +20,18 @@ CHUNK = 256
 
 
 class Session:
-    """Positions 0 .. pos - 1 are in the states; `tokens` are the ids at these positions."""
+    """Positions 0 .. pos - 1 are in the states; `tokens` are the ids at these positions.
 
-    def __init__(self, model: Model) -> None:
+    `slot` is the number of the current snapshot in states that keep several; `verified` are tokens of which `keep`
+    has still to say how many stay. A drafter is told of every token that stays.
+    """
+
+    def __init__(self, model: Model, drafter: Drafter | None = None) -> None:
         self.model = model
+        self.drafter = drafter
         self.tokens: list[int] = []
+        self.slot = 0
+        self.verified: list[int] = []
 
     @property
     def pos(self) -> int:
@@ -36,6 +44,7 @@ class Session:
         """
         rewindable = all(state.discipline == "append" for state in self.model.program("decode").states)
         del self.tokens[pos if rewindable else 0 :]
+        self.verified = []
         return self.pos
 
     def run(self, step: str, tokens: Sequence[int]) -> A:
@@ -44,16 +53,48 @@ class Session:
         Raises UsageError past the context or for an id outside the vocabulary, ProgramError where the logits
         are not finite.
         """
+        logits = self._run(step, tokens)
+        self._accept(tokens)
+        return logits
+
+    def verify(self, tokens: Sequence[int]) -> A:
+        """Run tokens of which the first ones may turn out right: logits after each, f32[T, V]; `keep` must follow.
+
+        Raises as `run` does, and UsageError for more tokens than can be taken back.
+        """
+        if len(tokens) > self.model.rollback:
+            raise UsageError(f"{len(tokens)} tokens cannot be verified at once, {self.model.rollback} can")
+        logits = self._run("verify" if len(tokens) > 1 else "decode", tokens)
+        self.verified = list(tokens)
+        return logits
+
+    def keep(self, count: int) -> None:
+        """Make the first `count` (at least one) of the verified tokens final, and forget the others."""
+        if not 1 <= count <= len(self.verified):
+            raise UsageError(f"{count} tokens cannot be kept, {len(self.verified)} were verified")
+        kept, self.verified = self.verified[:count], []
+        self._accept(kept)
+
+    def _run(self, step: str, tokens: Sequence[int]) -> A:
+        """Run a step without moving on."""
+        if self.verified:
+            raise UsageError("verified tokens must be kept, or some of them, before the next step")
         self._check(tokens)
         program = self.model.program(step, len(tokens))
         _require_logits(program)
         runner = self.model.runner
-        runner.step(program, tokens, self.pos)
+        runner.step(program, tokens, self.pos, self.slot)
         logits = runner.read("logits")
         if not np.isfinite(logits).all():
             raise ProgramError(self._blame(program, tokens))
-        self.tokens += tokens
         return logits
+
+    def _accept(self, tokens: Sequence[int]) -> None:
+        """Move on by tokens that a step has run; a snapshot was left after each, or after the last one only."""
+        if self.drafter is not None:
+            self.drafter.follow(self.pos, tokens, self.model.runner.read)
+        self.tokens += tokens
+        self.slot = (self.slot + len(tokens) - 1) % self.model.rollback
 
     def prefill(self, tokens: Sequence[int], done: Callable[[int, int], None] | None = None) -> A:
         """Run a prompt in chunks; returns the logits after its last token, f32[V]."""
@@ -101,7 +142,7 @@ class Session:
                 raise UsageError(f"there is no token {token}: the vocabulary has {vocabulary}")
 
     def _blame(self, program: Program, tokens: Sequence[int]) -> str:
-        index = self.model.runner.first_bad_call(program, tokens, self.pos)
+        index = self.model.runner.first_bad_call(program, tokens, self.pos, self.slot)
         place = f"positions {self.pos} to {self.pos + len(tokens) - 1}" if len(tokens) > 1 else f"position {self.pos}"
         if index is None:
             return f"{program.name} at {place}: a logit is not finite, but no call of a second run made it so"

@@ -49,6 +49,23 @@ class StateDecl:
 
 
 @dataclass(frozen=True, eq=False)
+class StateRef:
+    """`BLOCK.STATE`: a state of another block, of the same layer."""
+
+    block: str
+    state: str
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class InputDecl:
+    """`f32[DIMS]`, what a step is given for each token."""
+
+    dims: Group
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
 class Equation:
     """`a, b: EXPR`."""
 
@@ -99,7 +116,9 @@ def param(text: Text) -> Param:
 
 
 _WEIGHT = re.compile(r"(?P<tensor>[^\s\[\]]+)\s*\[(?P<dims>[^\[\]]*)\](?:\s*or\s+(?P<other>\S.*))?\s*$")
-_STATE = re.compile(r"(?P<discipline>\w+)\s+(?P<dtype>\w+)\s*\[(?P<dims>[^\[\]]*)\]\s*$")
+_INPUT = re.compile(r"f32\s*\[(?P<dims>[^\[\]]*)\]\s*$")
+_REFERENCE = re.compile(r"(\w+)\.(\w+)$")
+_STATE = re.compile(r"(?P<discipline>\w+)\s+(?P<dtype>\w+)\s*\[(?P<dims>.*)\]\s*$")
 
 
 def weight(text: Text) -> WeightDecl:
@@ -120,8 +139,17 @@ def weight(text: Text) -> WeightDecl:
     return WeightDecl(tensor, tuple(names), _dims(text, match), other, text.span)
 
 
-def state(text: Text) -> StateDecl:
+def given(text: Text) -> InputDecl:
+    """Parse the type of an input; raises GraphError."""
+    if not (match := _INPUT.match(text)):
+        raise GraphError(text.span, "cannot read this input", "write f32[CHANNELS], the dimensions of one token")
+    return InputDecl(_dims(text, match), text.span)
+
+
+def state(text: Text) -> StateDecl | StateRef:
     """Parse a state; raises GraphError."""
+    if match := _REFERENCE.match(text):
+        return StateRef(match[1], match[2], text.span)
     if not (match := _STATE.match(text)):
         raise GraphError(
             text.span, "cannot read this state", "write DISCIPLINE TYPE[DIMENSIONS], as in append f16[4, 64]"
@@ -142,7 +170,7 @@ def _dims(text: Text, match: re.Match[str]) -> Group:
     start, span = match.start("dims"), text.at(match.start("dims") - 1)
     items, depth, begin = [], 0, start
     for position, char in enumerate(text[start : match.end("dims")] + ",", start):
-        depth += (char == "(") - (char == ")")
+        depth += (char in "([") - (char in ")]")
         if char == "," and depth <= 0:
             items.append(parse(text.part(begin, position)))
             begin = position + 1

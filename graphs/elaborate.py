@@ -13,7 +13,7 @@ from graphrun.graphs.expr import names
 from graphrun.graphs.header import FileHeader
 from graphrun.graphs.names import mistakes
 from graphrun.graphs.params import MAX_SHOWN, Sink, active, fail, params, resolve
-from graphrun.graphs.scalars import Evaluator, Scalar, describe
+from graphrun.graphs.scalars import Evaluator, Known, describe
 from graphrun.graphs.spec import Spec, try_spec
 from graphrun.graphs.unroll import Job, Unrolled, unroll
 
@@ -31,11 +31,15 @@ def elaborate(
     *,
     context: int,
     exact: bool = False,
+    rollback: int = 16,
+    taps: tuple[int, ...] = (),
 ) -> Graph:
     """The graph of `step` for `tokens` tokens and a cache of `context` positions, layers unrolled.
 
-    With `exact`, states are kept in f32. Raises GraphError where the file and the graph do not fit, also for a
-    key or a tensor of the file that the graph does not use; UsageError for a step or a size that does not exist.
+    With `exact`, states are kept in f32. Of a step of at most `rollback` tokens the last ones can be taken back.
+    `taps` are layers whose input becomes an output (input.0 that of the first).
+    Raises GraphError where the file and the graph do not fit, also for a key or a tensor of the file that the graph
+    does not use; UsageError for a step or a size that does not exist.
     """
     for error in mistakes(spec, ops):
         raise error
@@ -43,7 +47,7 @@ def elaborate(
     values = resolve(spec, file, fail)
     _refuse_inactive(spec, step, values)
     wanted = spec.steps[step]
-    job = Job(spec, file, ops, values, tokens, wanted.rows == "last", context, exact, fail)
+    job = Job(spec, file, ops, values, tokens, wanted.rows == "last", context, exact, fail, rollback, taps)
     result = unroll(job, wanted.graph)
     _refuse_unused(job, {wanted.graph: result})
     return Graph(step, tokens, context, tuple(result.nodes), result.inputs, result.outputs)
@@ -64,7 +68,7 @@ def check(text: bytes | str, file: FileHeader | None, ops: Mapping[str, Op], nam
 
 
 def _check_steps(
-    spec: Spec, file: FileHeader, ops: Mapping[str, Op], values: dict[str, Scalar], errors: list[GraphError]
+    spec: Spec, file: FileHeader, ops: Mapping[str, Op], values: dict[str, Known], errors: list[GraphError]
 ) -> None:
     """Unroll every step; a mistake that many layers or steps share is reported once."""
     places: set[tuple[int, int]] = set()
@@ -98,7 +102,7 @@ def _check_sizes(spec: Spec, name: str, tokens: int, context: int) -> None:
         raise UsageError(f"a context of {context} positions is not between {tokens} and {MAX_CONTEXT}")
 
 
-def _refuse_inactive(spec: Spec, name: str, values: Mapping[str, Scalar]) -> None:
+def _refuse_inactive(spec: Spec, name: str, values: Mapping[str, Known]) -> None:
     condition = spec.steps[name].when
     if condition is not None and not Evaluator(values).truth(condition):
         facts = ", ".join(f"{n.name} = {describe(values[n.name])}" for n in names(condition) if n.name in values)
@@ -108,13 +112,11 @@ def _refuse_inactive(spec: Spec, name: str, values: Mapping[str, Scalar]) -> Non
 def _refuse_unused(job: Job, done: Mapping[str, Unrolled], sink: Sink = fail) -> None:
     """A tensor that no graph of the file uses may belong to what the graph does not express."""
     known = dict(done)
-    for unrolled in done.values():
-        known = {**unrolled.earlier, **known}
     for name in active(job.spec, job.params):
         step = job.spec.steps[name]
         if step.graph not in known:
             smallest = replace(job, tokens=step.tokens.low, last=False, context=max(job.context, step.tokens.low))
-            known[step.graph] = unroll(smallest, step.graph, known)
+            known[step.graph] = unroll(smallest, step.graph)
     used = set[str]().union(*(known[job.spec.steps[name].graph].used for name in active(job.spec, job.params)))
     place = job.spec.place("weights", key=True)
     for tensor in islice((name for name in job.header.tensors if name not in used), MAX_SHOWN):

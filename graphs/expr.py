@@ -33,11 +33,20 @@ class Name:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Key:
-    """A dotted key of the model file's metadata, or its length."""
+    """A dotted key of the model file's metadata: its value, with `form` "len" its length, with "list" all of it."""
 
     key: str
     span: Span
-    length: bool = False
+    form: str = ""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Index:
+    """`list[position]`."""
+
+    list: Name
+    position: Expr
+    span: Span
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,7 +105,7 @@ class Group:
     span: Span
 
 
-Expr = Literal | Name | Key | Call | Unary | Binary | Logic | Choice | Group
+Expr = Literal | Name | Key | Index | Call | Unary | Binary | Logic | Choice | Group
 
 OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "+",
@@ -164,6 +173,10 @@ class _Converter:
                 return Name(name, span)
             case ast.Attribute() if self.keys:
                 return Key(self.dotted(node), span)
+            case ast.Subscript(value=ast.Name() as name, slice=position):
+                return Index(Name(name.id, span), self.convert(position, deeper), span)
+            case ast.Tuple(elts=[]) if self.keys:
+                return Group((), span)
             case ast.Call():
                 return self.call(node, deeper, span)
             case ast.UnaryOp(op=ast.USub() | ast.Not() as op, operand=operand):
@@ -203,9 +216,10 @@ class _Converter:
                 raise GraphError(self.span(keyword.value), "'**' is not part of the language", GRAMMAR)
             named.append((keyword.arg, self.convert(keyword.value, depth)))
         args = tuple(self.convert(arg, depth) for arg in node.args)
-        if self.keys and node.func.id == "len" and len(args) == 1 and not named and isinstance(args[0], Key | Name):
+        form = node.func.id
+        if self.keys and form in ("len", "list") and len(args) == 1 and not named and isinstance(args[0], Key | Name):
             key = args[0].key if isinstance(args[0], Key) else args[0].name
-            return Key(key, args[0].span, length=True)
+            return Key(key, args[0].span, form)
         return Call(node.func.id, args, tuple(named), span)
 
     def dotted(self, node: ast.expr) -> str:
@@ -226,6 +240,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
             children: tuple[Expr, ...] = args + tuple(value for _, value in named)
         case Unary(operand=operand):
             children = (operand,)
+        case Index(list=name, position=position):
+            children = (name, position)
         case Binary(left=left, right=right):
             children = (left, right)
         case Logic(items=items) | Group(items=items):

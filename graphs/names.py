@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from graphrun.core.errors import GraphError, Span, did_you_mean
 from graphrun.core.op import Op
 from graphrun.core.signature import Tensor
-from graphrun.graphs.declare import Equation, WeightDecl
+from graphrun.graphs.declare import Equation, StateDecl, StateRef, WeightDecl
 from graphrun.graphs.expr import Call, Expr, Name, names, walk
 from graphrun.graphs.scalars import CONSTANTS, FUNCTIONS
 from graphrun.graphs.spec import Block, Spec
 from graphrun.graphs.text import place_of
 
 INPUTS = ("tokens", "pos", "slot")
-BUILTINS = ("layers", "rows")
+BUILTINS = ("layers", "rows")  # layers(h, block) applies one block in each layer
 RESERVED = {*INPUTS, *CONSTANTS, "h", "i"}
 MAX_NESTING = 8
 MAX_ERRORS = 50
@@ -40,16 +40,6 @@ def arguments(op: Op, call: Call) -> dict[str, Expr]:
         if required and parameter.name not in given:
             raise GraphError(call.span, f"{op.name}: {parameter.name} is missing", hint)
     return given
-
-
-def outside(spec: Spec, graph: str | None) -> dict[str, str]:
-    """Names that a graph (None: some graph) may read from earlier graphs, each with the graph that makes it."""
-    found: dict[str, str] = {}
-    for name, equations in spec.graphs.items():
-        if name == graph:
-            break
-        found.update((str(t), str(name)) for e in equations for t in e.targets if t != "h")
-    return found
 
 
 def mistakes(spec: Spec, ops: Mapping[str, Op]) -> list[GraphError]:
@@ -90,6 +80,10 @@ class _Checker:
         for condition in spec.check:
             self.scalar(condition, scalars)
         known = set(scalars)
+        for name, given in spec.inputs.items():
+            for expr in given.dims.items:
+                self.scalar(expr, scalars)
+            self.define(name, known)
         self.weights(spec.weights, scalars, known)
         for name, block in spec.blocks.items():
             self.block_name(name)
@@ -97,9 +91,9 @@ class _Checker:
         self.recursion()
         if spec.layers:
             self.scalar(spec.layers.repeat, scalars)
-            self.tensor(spec.layers.body, known | {"h", "i", *INPUTS, *outside(spec, None)})
-        for name, equations in spec.graphs.items():
-            self.equations(equations, set(known), set(INPUTS) | outside(spec, name).keys())
+            self.tensor(spec.layers.body, known | {"h", "i", *INPUTS})
+        for equations in spec.graphs.values():
+            self.equations(equations, set(known), set(INPUTS))
         self.steps(scalars)
 
     def define(self, name: str, known: set[str], *, again: Iterable[str] = ()) -> None:
@@ -130,13 +124,25 @@ class _Checker:
         local = set(known)
         self.weights(block.weights, scalars, local)
         for name, state in block.states.items():
-            for expr in state.dims.items:
-                self.scalar(expr, scalars)
+            if isinstance(state, StateRef):
+                self.reference(state)
+            else:
+                for expr in state.dims.items:
+                    self.scalar(expr, scalars)
             self.define(name, local)
-        self.equations(block.body, local, {"h", "i", *INPUTS} | outside(self.spec, None).keys())
+        self.equations(block.body, local, {"h", "i", *INPUTS})
         if not any(target == "h" for e in block.body for target in e.targets):
             place = block.body[0].targets[0].span if block.body else self.spec.place("blocks", key=True)
             self.fail(place, "this block does not assign h", "a block maps h to h")
+
+    def reference(self, state: StateRef) -> None:
+        owner = self.spec.blocks.get(state.block)
+        if owner is None:
+            hint = did_you_mean(state.block, self.spec.blocks)
+            self.fail(state.span, f"there is no block '{state.block}'", hint)
+        elif not isinstance(owner.states.get(state.state), StateDecl):
+            hint = did_you_mean(state.state, owner.states)
+            self.fail(state.span, f"block {state.block} declares no state '{state.state}'", hint)
 
     def equations(self, equations: tuple[Equation, ...], defined: set[str], given: Set[str]) -> None:
         later = {str(t) for e in equations for t in e.targets}
@@ -184,12 +190,15 @@ class _Checker:
         if block not in self.spec.blocks:
             return False
         weights, states = self.spec.blocks[block].weights.values(), self.spec.blocks[block].states.values()
-        exprs = [e for w in weights for e in (*w.names, *w.dims.items)] + [e for s in states for e in s.dims.items]
+        exprs = [e for w in weights for e in (*w.names, *w.dims.items)] + [
+            e for s in states if isinstance(s, StateDecl) for e in s.dims.items
+        ]
         return any(name.name == "i" for expr in exprs for name in names(expr))
 
     def names(self, expr: Expr, known: Set[str], later: Set[str]) -> None:
+        blocks = {c.args[1] for c in walk(expr) if isinstance(c, Call) and c.function == "layers" and len(c.args) == 2}
         for part in walk(expr):
-            if isinstance(part, Name) and part.name not in known and part.name not in CONSTANTS:
+            if isinstance(part, Name) and part.name not in {*known, *CONSTANTS} and part not in blocks:
                 hint = "it is defined further down" if part.name in later else did_you_mean(part.name, known)
                 self.fail(part.span, f"'{part.name}' is not defined", hint)
 
@@ -204,8 +213,11 @@ class _Checker:
             if len(call.args) != 1 or any(key != "i" for key, _ in call.named) or len(call.named) > 1:
                 self.fail(call.span, f"block {name} takes h, and i by name", f"{name}(h) or {name}(h, i=0)")
         elif name in BUILTINS:
-            if len(call.args) != 1 or call.named:
+            block = call.args[1] if name == "layers" and len(call.args) == 2 else None
+            if (len(call.args) != 1 and block is None) or call.named:
                 self.fail(call.span, f"{name} takes one tensor", f"{name}(h)")
+            if block is not None and not (isinstance(block, Name) and block.name in self.spec.blocks):
+                self.fail(block.span, "a block is needed here", "layers(h, block) applies it in every layer")
             if name == "layers" and self.spec.layers is None:
                 self.fail(call.span, "this file has no section 'layers'")
         elif name not in FUNCTIONS:

@@ -7,9 +7,9 @@ from itertools import islice
 
 from graphrun.core.errors import GraphError
 from graphrun.graphs.declare import Param, Tokens
-from graphrun.graphs.expr import MAX_INTEGER, Expr, Key, names
+from graphrun.graphs.expr import MAX_INTEGER, Expr, Group, Key, names
 from graphrun.graphs.header import FileHeader, nearest
-from graphrun.graphs.scalars import Evaluator, Scalar, describe
+from graphrun.graphs.scalars import Evaluator, Known, List, Scalar, describe
 from graphrun.graphs.spec import Spec
 
 MAX_SHOWN = 20
@@ -23,18 +23,18 @@ def fail(error: GraphError) -> None:
 
 
 def params(spec: Spec, header: FileHeader) -> dict[str, Scalar]:
-    """Every param and derived value for this model, checked; raises GraphError."""
-    return resolve(spec, header, fail)
+    """Every param and derived value for this model but lists, checked; raises GraphError."""
+    return {name: v for name, v in resolve(spec, header, fail).items() if not isinstance(v, List)}
 
 
-def resolve(spec: Spec, header: FileHeader, sink: Sink) -> dict[str, Scalar]:
-    """`params`, giving every mistake to `sink`; values that depend on a mistake are left out."""
+def resolve(spec: Spec, header: FileHeader, sink: Sink) -> dict[str, Known]:
+    """`params` and lists, giving every mistake to `sink`; values that depend on a mistake are left out."""
     arch = header.metadata.get("general.architecture")
     if arch != spec.arch:
         found = "no architecture" if arch is None else f"'{arch}'"
         sink(GraphError(spec.arch.span, f"this graph is for '{spec.arch}', the model file says {found}"))
         return {}
-    values: dict[str, Scalar] = {}
+    values: dict[str, Known] = {}
     for name, param in spec.params.items():
         try:
             if _known(spec, values, *param.sources):
@@ -44,7 +44,7 @@ def resolve(spec: Spec, header: FileHeader, sink: Sink) -> dict[str, Scalar]:
     for name, expr in spec.let.items():
         try:
             if _known(spec, values, expr):
-                values[name] = Evaluator(values).scalar(expr)
+                values[name] = Evaluator(values, header.tensors).scalar(expr)
         except GraphError as error:
             sink(error)
     for condition in spec.check:
@@ -61,15 +61,15 @@ def resolve(spec: Spec, header: FileHeader, sink: Sink) -> dict[str, Scalar]:
 
 def steps(spec: Spec, header: FileHeader) -> dict[str, Tokens]:
     """The steps that this model has, with the token counts each takes; raises GraphError."""
-    return {name: spec.steps[name].tokens for name in active(spec, params(spec, header))}
+    return {name: spec.steps[name].tokens for name in active(spec, resolve(spec, header, fail))}
 
 
-def active(spec: Spec, values: Mapping[str, Scalar]) -> list[str]:
+def active(spec: Spec, values: Mapping[str, Known]) -> list[str]:
     """The steps whose `when` holds."""
     return [str(n) for n, step in spec.steps.items() if step.when is None or Evaluator(values).truth(step.when)]
 
 
-def _known(spec: Spec, values: Mapping[str, Scalar], *exprs: Expr) -> bool:
+def _known(spec: Spec, values: Mapping[str, Known], *exprs: Expr) -> bool:
     """Whether every param that the expressions read could be resolved."""
     declared = spec.params.keys() | spec.let.keys()
     return all(n.name in values or n.name not in declared for e in exprs for n in names(e))
@@ -79,8 +79,10 @@ def _full(spec: Spec, header: FileHeader, key: str) -> str:
     return key if key in header.metadata else f"{spec.arch}.{key}"
 
 
-def _lookup(spec: Spec, header: FileHeader, param: Param, values: Mapping[str, Scalar]) -> Scalar:
+def _lookup(spec: Spec, header: FileHeader, param: Param, values: Mapping[str, Known]) -> Known:
     for source in param.sources:
+        if isinstance(source, Group):
+            return List(())
         if not isinstance(source, Key):
             return Evaluator(values).scalar(source)
         key = _full(spec, header, source.key)
@@ -94,17 +96,21 @@ def _lookup(spec: Spec, header: FileHeader, param: Param, values: Mapping[str, S
     raise GraphError(first.span, f"the model file has no key '{name}'", nearest(first.key, own))
 
 
-def _read(source: Key, key: str, value: object) -> Scalar:
-    if source.length:
+def _read(source: Key, key: str, value: object) -> Known:
+    if source.form:
         if not isinstance(value, list):
             raise GraphError(source.span, f"'{key}' is {value!r:.40} in the model file, not a list")
-        return len(value)
+        return len(value) if source.form == "len" else List(tuple(_scalar(source, key, item) for item in value))
     if isinstance(value, list):
         if not value or any(item != value[0] for item in value):
             shown = ", ".join(f"{item!r:.20}" for item in value[:4]) + ", ..." * (len(value) > 4)
             message = f"'{key}' is a list in the model file ({shown}), this graph needs one value for all"
-            raise GraphError(source.span, message, f"len({source.key}) is its length")
+            raise GraphError(source.span, message, f"len({source.key}) is its length, list({source.key}) all of it")
         value = value[0]
+    return _scalar(source, key, value)
+
+
+def _scalar(source: Key, key: str, value: object) -> Scalar:
     if isinstance(value, bool | str):
         return value
     if not isinstance(value, int | float):

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from graphrun.core.errors import GraphError, Span, did_you_mean
 from graphrun.core.gguf_read import shown
 from graphrun.core.ir import Value
-from graphrun.graphs.expr import MAX_INTEGER, Binary, Call, Choice, Expr, Group, Key, Literal, Logic, Name, Unary
+from graphrun.graphs.expr import MAX_INTEGER, Binary, Call, Choice, Expr, Group, Index, Key, Literal, Logic, Name, Unary
 
 Scalar = int | float | str | bool
-Result = Scalar | Value | tuple[Value, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A list of the model file's metadata."""
+
+    items: tuple[Scalar, ...]
+
+
+Known = Scalar | List
+Result = Known | Value | tuple[Value, ...] | None
 
 CONSTANTS: dict[str, bool | None] = {"none": None, "true": True, "false": False}
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {  # number of arguments, meaning
@@ -21,6 +32,8 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {  # number of arguments,
     "sqrt": (1, math.sqrt),
     "min": (2, min),
     "max": (2, max),
+    "len": (1, len),  # of a list
+    "has": (1, bool),  # whether the model file has a tensor of this name
 }
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -44,6 +57,8 @@ def describe(value: Result) -> str:
         return f"the tensor {value.type}"
     if isinstance(value, tuple):
         return f"{len(value)} tensors"
+    if isinstance(value, List):
+        return f"a list of {len(value.items)}"
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return shown(value) if isinstance(value, str) else f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -52,8 +67,9 @@ def describe(value: Result) -> str:
 class Evaluator:
     """Evaluates expressions over `names`; subclasses add what else a name, a call or an operator can mean."""
 
-    def __init__(self, names: Mapping[str, Result]) -> None:
+    def __init__(self, names: Mapping[str, Result], tensors: Container[str] | None = None) -> None:
         self.names = names
+        self.tensors = tensors
 
     def value(self, expr: Expr) -> Result:
         """The expression's value; raises GraphError at the column of the part that has none."""
@@ -66,6 +82,8 @@ class Evaluator:
                 return expr.value
             case Binary():
                 return self.binary(expr)
+            case Index():
+                return self.index(expr)
             case Choice():
                 return self.choice(expr)
             case Logic(op=op, items=items):
@@ -96,10 +114,30 @@ class Evaluator:
             )
         if len(call.args) != arity or call.named:
             raise GraphError(call.span, f"{call.function} takes {arity} number{'s' * (arity > 1)}")
+        if call.function == "len":
+            return len(self.list(call.args[0]).items)
+        if call.function == "has":
+            if self.tensors is None:
+                raise GraphError(call.span, "'has' cannot be called here", "it belongs under let")
+            return self.scalar(call.args[0]) in self.tensors
         try:
             return finite(function(*map(self.number, call.args)), call.span)
         except ValueError:
             raise GraphError(call.span, f"{call.function} has no value here") from None
+
+    def index(self, expr: Index) -> Scalar:
+        """An item of a list, counted from 0."""
+        items, position = self.list(expr.list).items, self.number(expr.position)
+        if not isinstance(position, int) or not 0 <= position < len(items):
+            message = f"{expr.list.name} has {len(items)} items, there is no number {describe(position)}"
+            raise GraphError(expr.span, message)
+        return items[position]
+
+    def list(self, expr: Expr) -> List:
+        value = self.value(expr)
+        if not isinstance(value, List):
+            raise GraphError(expr.span, f"a list is needed here, not {describe(value)}")
+        return value
 
     def binary(self, expr: Binary) -> Result:
         op = expr.op
@@ -129,7 +167,7 @@ class Evaluator:
     def scalar(self, expr: Expr) -> Scalar:
         """A number, a string, true or false."""
         value = self.value(expr)
-        if value is None or isinstance(value, Value | tuple):
+        if value is None or isinstance(value, Value | tuple | List):
             raise GraphError(expr.span, f"a number is needed here, not {describe(value)}")
         return value
 

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from graphrun.core.errors import GraphError, Span, UsageError, did_you_mean
 from graphrun.graphs import declare
-from graphrun.graphs.declare import Equation, Param, StateDecl, Tokens, WeightDecl
+from graphrun.graphs.declare import Equation, InputDecl, Param, StateDecl, StateRef, Tokens, WeightDecl
 from graphrun.graphs.expr import Expr, parse
 from graphrun.graphs.text import MAX_BYTES, Document, Loc, Text, read
 
@@ -82,7 +82,7 @@ class Block(Section):
     """A function from h to h with its own weights and states."""
 
     weights: Weights = {}
-    states: dict[Label, Annotated[StateDecl, _leaf(declare.state)]] = {}
+    states: dict[Label, Annotated[StateDecl | StateRef, _leaf(declare.state)]] = {}
     body: Equations
 
 
@@ -118,6 +118,7 @@ class Spec(Section):
     let: dict[Label, Expression] = {}
     check: Expressions = ()
     ignored: Words = ()
+    inputs: dict[Label, Annotated[InputDecl, _leaf(declare.given)]] = {}
     weights: Weights = {}
     blocks: dict[Label, Block] = {}
     layers: Layers | None = None

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from graphrun.core.errors import GraphError, Span
-from graphrun.core.ir import Node, Value
+from graphrun.core.ir import Node, State, Value
 from graphrun.core.op import Op
-from graphrun.core.types import I32, TensorType
+from graphrun.core.types import F32, I32, TensorType
 from graphrun.graphs import weights
 from graphrun.graphs.apply import Applier
-from graphrun.graphs.declare import Equation
-from graphrun.graphs.expr import Binary, Call, Choice, Expr
+from graphrun.graphs.declare import Equation, StateDecl, StateRef
+from graphrun.graphs.expr import Binary, Call, Choice, Expr, Name
 from graphrun.graphs.header import FileHeader
-from graphrun.graphs.names import arguments, outside
+from graphrun.graphs.names import arguments
 from graphrun.graphs.params import Sink
-from graphrun.graphs.scalars import CONSTANTS, FUNCTIONS, Evaluator, Result, Scalar, describe
+from graphrun.graphs.scalars import CONSTANTS, FUNCTIONS, Evaluator, Known, List, Result, Scalar, describe
 from graphrun.graphs.spec import Spec
 
 MAX_LAYERS = 4096
@@ -30,51 +30,54 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What a graph is unrolled for. A sink that returns gets every mistake; what depends on one is left out."""
+    """What a graph is unrolled for; `taps` are layers whose input becomes an output, input.0 that of the first.
+
+    A sink that returns gets every mistake; what depends on one is left out."""
 
     spec: Spec
     header: FileHeader
     ops: Mapping[str, Op]
-    params: Mapping[str, Scalar]
+    params: Mapping[str, Known]
     tokens: int
     last: bool
     context: int
     exact: bool
     sink: Sink
+    rollback: int = 1
+    taps: tuple[int, ...] = ()
 
 
 @dataclass
 class Unrolled:
-    """A graph's nodes, inputs, outputs, the names of the tensors it uses, and the earlier graphs it reads from."""
+    """A graph's nodes, inputs, outputs, and the names of the tensors it uses."""
 
     nodes: list[Node] = field(default_factory=list)
     inputs: dict[str, Value] = field(default_factory=dict)
     outputs: dict[str, Value] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
-    earlier: dict[str, Unrolled] = field(default_factory=dict)
 
     def use(self, values: Iterable[Result]) -> None:
         self.used.update(p.tensor for v in values if isinstance(v, Value) for p in v.parts if p.tensor)
 
 
-def unroll(job: Job, graph: str, earlier: Mapping[str, Unrolled] | None = None) -> Unrolled:
-    """Unroll a graph that has passed the static checks; `earlier` are graphs unrolled already, for any step."""
+def unroll(job: Job, graph: str) -> Unrolled:
+    """Unroll a graph that has passed the static checks."""
     try:
-        return _Unrolling(job, graph, dict(earlier or {})).run()
+        return _Unrolling(job, graph).run()
     except RecursionError:
         place = job.spec.place("graphs", graph, key=True)
         raise GraphError(place, f"graph {graph} is nested too deeply") from None
 
 
 class _Unrolling:
-    def __init__(self, job: Job, graph: str, earlier: dict[str, Unrolled]) -> None:
+    def __init__(self, job: Job, graph: str) -> None:
         self.job, self.graph = job, graph
-        self.result = Unrolled(earlier=earlier)
+        self.result = Unrolled()
         self.apply = Applier(job.ops, self.result.nodes)
-        self.outside = outside(job.spec, graph)
         self.instances: dict[tuple[str, Scalar | None], dict[str, Result]] = {}
         self.arguments: dict[Call, dict[str, Expr]] = {}
-        self.sizes = weights.StateSizes.of(job.spec, job.context)
+        self.sizes = weights.StateSizes(job.context, job.rollback)
+        self.states: set[str] = set()
         self.count = 0
 
     def run(self) -> Unrolled:
@@ -82,13 +85,17 @@ class _Unrolling:
         here = job.spec.place("graphs", self.graph, key=True)
         for name, size in (("tokens", job.tokens), ("pos", 1), ("slot", 1)):
             result.inputs[name] = Value(name, TensorType(I32, (size,)), "input", here)
+        for name, given in job.spec.inputs.items():
+            dims = tuple(Evaluator(job.params).size(dim) for dim in given.dims.items)
+            result.inputs[name] = Value(name, TensorType(F32, (job.tokens, *dims)), "input", given.span)
         self.globals: dict[str, Result] = {**job.params, **result.inputs}
         self.globals |= weights.bind(job.spec.weights, job.header, job.params, "", job.sink)
         result.use(self.globals.values())
         known = dict(self.globals)
         self.equations(equations, known, "")
-        if not any(result.inputs["slot"] in node.inputs for node in result.nodes):
-            del result.inputs["slot"]  # only graphs with snapshots need one
+        read = {v.root for node in result.nodes for v in node.inputs if v is not None}
+        for name in [n for n, v in result.inputs.items() if n not in ("tokens", "pos") and v not in read]:
+            del result.inputs[name]  # snapshots need the slot, and few graphs have other inputs
         for target in (str(t) for e in equations for t in e.targets if t != "h"):
             value = known.get(target)
             if isinstance(value, Value):
@@ -113,21 +120,6 @@ class _Unrolling:
                 if isinstance(error, GraphError):
                     self.job.sink(error)
 
-    def read_outside(self, name: str) -> Value:
-        """The input that stands for an earlier graph's result of this name, one row a token."""
-        if name not in self.result.inputs:
-            graph, earlier = self.outside.get(name), self.result.earlier
-            if graph is None:
-                raise Skipped
-            if graph not in earlier:
-                earlier[graph] = unroll(self.job, graph, earlier)
-            source = earlier[graph].outputs.get(name)
-            if source is None:
-                raise Skipped
-            type_ = TensorType(source.type.dtype, (self.job.tokens, *source.type.shape[1:]))
-            self.result.inputs[name] = Value(name, type_, "input", source.span)
-        return self.result.inputs[name]
-
     def block(self, call: Call, h: Result, i: Scalar | None) -> Result:
         """Apply a block; its weights and states belong to (block, i)."""
         self.tick(call.span)
@@ -150,21 +142,45 @@ class _Unrolling:
         bound = {
             **known,
             **weights.bind(block.weights, job.header, known, scope, job.sink),
-            **weights.states(block.states, known, scope, self.sizes, job.exact),
+            **{str(label): self.state(str(label), name, scope, known) for label in block.states},
         }
         self.result.use(bound.values())
         return bound
 
-    def layers(self, h: Result) -> Result:
-        """Apply the layers' expression for i = 0, 1, ..."""
-        layers = self.job.spec.layers
+    def state(self, label: str, block: str, scope: str, known: Mapping[str, Result]) -> Value:
+        """The first version of a block's state; its memory is named after the block that declares it."""
+        blocks, owner, name = self.job.spec.blocks, block, label
+        declared = blocks[block].states[label]
+        span = declared.span
+        if isinstance(declared, StateRef):
+            owner, name = declared.block, declared.state
+            declared = blocks[owner].states[name]
+            assert isinstance(declared, StateDecl)  # the static checks saw to it
+        memory = f"{scope.removesuffix(block)}{owner}.{name}"
+        if memory in self.states:
+            raise GraphError(span, f"state {memory} is used twice, by two blocks of one graph")
+        self.states.add(memory)
+        type_ = weights.state_type(declared, known, self.sizes, self.job.exact)
+        return Value(label, type_, "state", span, scope, state=State(memory, declared.discipline, type_))
+
+    def layers(self, h: Result, block: Call | None) -> Result:
+        """Apply the layers' expression, or one block, for i = 0, 1, ..."""
+        layers, taps = self.job.spec.layers, self.job.taps if block is None else ()
         assert layers is not None  # the static checks saw to it
         repeat = Evaluator(self.job.params).size(layers.repeat)
         if repeat > MAX_LAYERS:
             raise GraphError(layers.repeat.span, f"{repeat} layers are more than {MAX_LAYERS}")
+        if max(taps, default=0) > repeat:
+            raise GraphError(layers.repeat.span, f"the input of layer {max(taps)} is wanted, there are {repeat} layers")
         for i in range(repeat):
-            h = _Scope(self, {**self.globals, "h": h, "i": i}, "", ("h",)).value(layers.body)
+            self.tap(i, h, taps)
+            h = _Scope(self, {**self.globals, "h": h, "i": i}, "", ("h",)).value(block or layers.body)
+        self.tap(repeat, h, taps)
         return h
+
+    def tap(self, i: int, h: Result, taps: tuple[int, ...]) -> None:
+        if i in taps and isinstance(h, Value):
+            self.result.outputs[f"input.{i}"] = h
 
     def tick(self, span: Span) -> None:
         self.count += 1
@@ -187,7 +203,7 @@ class _Scope(Evaluator):
             return CONSTANTS[name]
         if name == "i":
             raise GraphError(span, "'i' is not given here", "name it where the block is called: (h, i=0)")
-        return self.run.read_outside(name)
+        raise Skipped
 
     def choice(self, expr: Choice) -> Result:
         test = Evaluator(self.names).truth(expr.test)  # apart, so that the labels are left to the chosen side
@@ -203,7 +219,8 @@ class _Scope(Evaluator):
             i = dict(call.named).get("i")
             return self.run.block(call, h, Evaluator(self.names).scalar(i) if i else self.layer())
         if name == "layers":
-            return self.run.layers(self.tensor(call.args[0]))
+            h = self.tensor(call.args[0])
+            return self.run.layers(h, next((_applied(b) for b in call.args[1:] if isinstance(b, Name)), None))
         if name == "rows":
             return self.rows(call, labels)
         assert name in FUNCTIONS  # the static checks saw to it
@@ -211,7 +228,7 @@ class _Scope(Evaluator):
 
     def layer(self) -> Scalar | None:
         i = self.names.get("i")
-        return None if isinstance(i, Value | tuple) else i
+        return None if isinstance(i, Value | tuple | List) else i
 
     def op(self, call: Call, labels: tuple[str, ...]) -> Result:
         op = self.run.job.ops[call.function]
@@ -261,3 +278,8 @@ class _Scope(Evaluator):
             raise GraphError(call.span, "rows needs the op 'last'")
         op = job.ops["last"]
         return self.make(op, {op.signature.parameter_names[0]: (x, call.args[0].span)}, call.span, labels)
+
+
+def _applied(block: Name) -> Call:
+    """The call BLOCK(h)."""
+    return Call(block.name, (Name("h", block.span),), (), block.span)

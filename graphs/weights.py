@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from graphrun.core.errors import GraphError
-from graphrun.core.ir import Discipline, Part, State, Value
+from graphrun.core.ir import Discipline, Part, Value
 from graphrun.core.quant import layout
 from graphrun.core.types import DTYPES, F32, TensorType
 from graphrun.graphs.declare import StateDecl, WeightDecl
 from graphrun.graphs.header import FileHeader, TensorHeader, nearest
 from graphrun.graphs.params import Sink
 from graphrun.graphs.scalars import Evaluator, Result, describe
-from graphrun.graphs.spec import Spec
 
 
 def bind(
@@ -94,33 +93,23 @@ def _stand_in(
 @dataclass(frozen=True)
 class StateSizes:
     """What the leading dimension of a state is made of: the cache's positions, and the longest step that may be
-    rolled back, which is one that computes all rows."""
+    rolled back."""
 
     context: int
     rollback: int
 
-    @classmethod
-    def of(cls, spec: Spec, context: int) -> StateSizes:
-        return cls(context, max((s.tokens.high for s in spec.steps.values() if s.rows == "all"), default=1))
-
     def shape(self, discipline: Discipline, dims: tuple[int, ...]) -> tuple[int, ...]:
         """append: a row per position. ring: its first dimension counts the past rows that are read; room for a
-        rolled back step is added, to a power of two. snapshot: a copy per token of such a step."""
+        rolled back step is added, to whole units of 32 rows, but a row per position is always enough. snapshot: a
+        copy per token of such a step."""
         if discipline == "append":
             return self.context, *dims
         if discipline == "ring":
-            return 1 << (dims[0] + self.rollback - 1).bit_length(), *dims[1:]
+            return min(-(-(dims[0] + self.rollback) // 32) * 32, max(self.context, 32)), *dims[1:]
         return self.rollback, *dims
 
 
-def states(
-    declared: Mapping[str, StateDecl], names: Mapping[str, Result], scope: str, sizes: StateSizes, exact: bool
-) -> dict[str, Value]:
-    """The first version of each state; exact ones are f32 whatever is written."""
-    found: dict[str, Value] = {}
-    for name, state in declared.items():
-        dims = tuple(Evaluator(names).size(dim) for dim in state.dims.items)
-        type_ = TensorType(F32 if exact else DTYPES[state.dtype], sizes.shape(state.discipline, dims))
-        memory = State(f"{scope}.{name}", state.discipline, type_)
-        found[name] = Value(str(name), type_, "state", state.span, scope, state=memory)
-    return found
+def state_type(state: StateDecl, names: Mapping[str, Result], sizes: StateSizes, exact: bool) -> TensorType:
+    """The whole type of a state; exact ones are f32 whatever is written."""
+    dims = tuple(Evaluator(names).size(dim) for dim in state.dims.items)
+    return TensorType(F32 if exact else DTYPES[state.dtype], sizes.shape(state.discipline, dims))

@@ -71,7 +71,7 @@ def gemv(x: Q8, w: Matrix, b: A | None = None) -> A:
 
 @op(
     "x: f32[T, N], w: W[M, N], b?: f32[M] -> y: f32[T, M]",
-    kernels=_kernels("f32"),
+    kernels=(*_kernels("f32"), Kernel("gemv_f32", "ceil(M, 8)")),
     epilogues=("add",),
     flops="2 * T * M * N",
 )

@@ -19,8 +19,11 @@ ATTENTION = "rms_norm linear heads linear heads linear heads rope rope store att
 FFN = "rms_norm linear linear swiglu linear add"
 
 
-def small_graph(step: str = "decode", tokens: int = 1, text: str = SMALL, context: int = 128, **more: bool) -> Graph:
-    return elaborate(parse_spec(text, "small.yaml"), small_header(), OPS, step, tokens, context=context, **more)
+def small_graph(
+    step: str = "decode", tokens: int = 1, text: str = SMALL, context: int = 128, exact: bool = False
+) -> Graph:
+    spec = parse_spec(text, "small.yaml")
+    return elaborate(spec, small_header(), OPS, step, tokens, context=context, exact=exact)
 
 
 def names(graph: Graph, scope: str) -> str:

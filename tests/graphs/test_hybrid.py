@@ -1,4 +1,4 @@
-"""A graph file with two kinds of layers, ring and snapshot states, and a graph that reads another's result."""
+"""A graph file with two kinds of layers, ring and snapshot states, and a graph that is given values."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ params:
   every:   interval or 4
 let:
   n_layer: n_block - n_extra
+inputs:
+  before: f32[n_embd]
 weights:
   table: token_embd.weight [n_vocab, n_embd]
 blocks:
@@ -47,7 +49,7 @@ blocks:
     weights:
       w: blk.{i}.join.weight [n_embd, 2 * n_embd]
     body:
-      h: linear(concat(h, hidden), w)
+      h: linear(concat(h, before), w)
 layers:
   repeat: n_layer
   body: gate(h) if (i + 1) % every == 0 else mix(h)
@@ -101,7 +103,7 @@ def test_ring_states_have_room_for_a_step_that_is_rolled_back() -> None:
     assert {(s.discipline, str(s.type)) for s in graph.states} == {("ring", "f32[32, 64]")}
 
 
-def test_graphs_read_results_of_earlier_graphs() -> None:
+def test_a_graph_has_the_inputs_that_it_reads() -> None:
     spec, header = parse_spec(HYBRID, "h.yaml"), hybrid_header()
     assert {name: str(tokens) for name, tokens in steps(spec, header).items()} == {
         "decode": "1",
@@ -114,11 +116,11 @@ def test_graphs_read_results_of_earlier_graphs() -> None:
     assert {k: str(v.type) for k, v in graph.inputs.items()} == {
         "tokens": "i32[1]",
         "pos": "i32[1]",
-        "hidden": "f32[1, 64]",
+        "before": "f32[1, 64]",
     }
+    assert set(elaborate(spec, header, OPS, "decode", 1, context=64).inputs) == {"tokens", "pos"}
     concat = next(n for n in graph.nodes if n.op.name == "concat")
-    assert concat.scope == "6.join" and concat.inputs[1] is graph.inputs["hidden"]
-    assert graph.outputs["hidden"] is not graph.inputs["hidden"]
+    assert concat.scope == "6.join" and concat.inputs[1] is graph.inputs["before"]
 
 
 def test_steps_that_a_model_does_not_have() -> None:
