@@ -26,7 +26,7 @@ NAMES = {
     "llama-k": ("Q4_K_M", "Q6_K"),
     "llama-tied": ("Q8_0",),
     "qwen2-s": ("F32", "Q4_0", "Q4_1", "Q5_1", "Q8_0"),
-    "qwen2-k": ("Q4_K_M", "Q6_K"),
+    "qwen2-k": ("Q4_K_M",),
 }
 FILES = [f"{name}.{type_}" for name, types in NAMES.items() for type_ in types]
 STEPS = {1: "decode", 2: "verify", 5: "prefill", 8: "verify", 16: "score", 17: "score", 64: "prefill"}
