@@ -23,6 +23,7 @@ class Runner(Protocol):
     """A loaded model: weights and states on the device, ready for steps."""
 
     notes: tuple[str, ...]  # one line each for what the user should know: a slow path taken, a fallback
+    watched: bool  # whether every step keeps what it takes to see it again, however large its states
 
     def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
         """Run a program on `tokens` (as many as it was lowered for) at positions pos, pos + 1, ...
@@ -36,10 +37,15 @@ class Runner(Protocol):
     def first_bad_call(
         self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
     ) -> int | None:
-        """Run the step again and give the index of the first call whose result is not finite, or None."""
+        """Run the step, again if it was the last one, and give the index of the first call whose result is not
+        finite, or None. The states end up as after one run."""
 
     def buffers(self, call: int) -> dict[str, Array]:
-        """Copies of what call number `call` of the last step stored, by value name."""
+        """Copies of what call number `call` of the last step stored, by the names of `Call.named`.
+
+        Quantised results are given as the f32 values they stand for; of a state, if it is there at all, the rows that
+        the step writes. The states end up as after one run.
+        """
 
 
 class Backend(Protocol):

@@ -10,13 +10,14 @@ import numpy as np
 
 from graphrun.backends.base import NOTHING, Given, Progress
 from graphrun.backends.pack import pack
+from graphrun.backends.replay import Replay, written
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Part, State, Value
 from graphrun.core.program import Call, Operand, Program
 from graphrun.core.quant import Q8, Matrix, q8_views
 from graphrun.core.target import Target
-from graphrun.core.workers import Workers
+from graphrun.core.workers import Workers, using
 
 A = np.ndarray[Any, Any]
 NUMPY = {"f32": np.float32, "f16": np.float16, "i32": np.int32}
@@ -59,7 +60,7 @@ class NumpyBackend:
             key: pack(file, v.parts, v.type, workers=self.workers, on_bytes=advance) for key, v in distinct.items()
         }
         memory = {s.name: np.zeros(s.type.shape, NUMPY[s.type.dtype.name]) for s in states}
-        return NumpyRunner(packed, memory, self._expand(packed.values(), total + state_bytes))
+        return NumpyRunner(packed, memory, self._expand(packed.values(), total + state_bytes), self.workers)
 
     def _expand(self, weights: Iterable[Matrix | A], loaded: int) -> tuple[str, ...]:
         """Keep operands as f32 where half of the memory holds them; returns the note if it does not."""
@@ -76,14 +77,21 @@ class NumpyRunner:
     """Weights by key, states by name, and one arena that all programs share."""
 
     def __init__(
-        self, weights: Mapping[WeightKey, Matrix | A], states: Mapping[str, A], notes: tuple[str, ...]
+        self,
+        weights: Mapping[WeightKey, Matrix | A],
+        states: Mapping[str, A],
+        notes: tuple[str, ...],
+        workers: Workers,
     ) -> None:
         self.notes = notes
+        self.watched = True
+        self.workers = workers
         self.weights = weights
         self.states = states
         self.arena = np.zeros(0, np.uint8)
         self.bound: dict[Program, BoundProgram] = {}
         self.last: BoundProgram | None = None
+        self.replay: Replay | None = None
 
     def bind(self, program: Program) -> BoundProgram:
         """The program with every operand resolved to an array."""
@@ -96,14 +104,16 @@ class NumpyRunner:
 
     def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
         """Run a program on `tokens` at positions pos, pos + 1, ... from snapshot `slot`."""
+        self._finish()
         self.last = self.bind(program)
-        with unchecked():
-            for call in self.last.start(tokens, pos, slot, given):
-                call()
+        self.replay = Replay(program.states, self.states, tokens, pos, slot)
+        self.last.start(tokens, pos, slot, given)
+        self.last.run(range(len(program.calls)))
 
     def read(self, output: str) -> A:
         """A copy of an output of the last step."""
         assert self.last is not None
+        self._finish()
         result: A = self.last.array(self.last.program.outputs[output]).copy()
         return result
 
@@ -112,27 +122,32 @@ class NumpyRunner:
     ) -> int | None:
         """Index of the first call of the step whose result is not finite, or None."""
         bound = self.bind(program)
-        with unchecked():
-            for index, call in enumerate(bound.start(tokens, pos, slot, given)):
-                call()
-                if any(not np.isfinite(a).all() for a in bound.stored(index).values()):
-                    return index
-        return None
+        if self.last is not bound or self.replay is None or self.replay.of != (tuple(tokens), pos, slot):
+            self.step(program, tokens, pos, slot, given)
+        assert self.replay is not None
+        found = None
+        for index in range(len(program.calls)):
+            bound.run(self.replay.until(index))
+            if any(not np.isfinite(a).all() for a in bound.stored(index)):
+                found = index
+                break
+        self._finish()
+        return found
 
     def buffers(self, call: int) -> dict[str, A]:
-        """Copies of what call number `call` of the last step stored, by value name.
+        """Copies of what call number `call` of the last step stored, by the names of `Call.named`.
 
-        The step runs once more, because later calls reuse the arena.
+        The step runs once more up to that call, because later calls reuse the arena; asking for one call after the
+        other runs it once in all.
         """
-        assert self.last is not None
-        calls = self.last.calls
-        with unchecked():
-            for run in calls[: call + 1]:
-                run()
-            found = {name: array.copy() for name, array in self.last.stored(call).items()}
-            for run in calls[call + 1 :]:
-                run()
-        return found
+        assert self.last is not None and self.replay is not None
+        self.last.run(self.replay.until(call))
+        return self.last.copies(call, *self.replay.of)
+
+    def _finish(self) -> None:
+        """Run what is left of a step that is being seen again."""
+        if self.last is not None and self.replay is not None:
+            self.last.run(self.replay.rest(len(self.last.calls)))
 
 
 class BoundProgram:
@@ -144,12 +159,17 @@ class BoundProgram:
         self.inputs = {name: np.zeros(v.type.shape, NUMPY[v.type.dtype.name]) for name, v in program.inputs.items()}
         self.calls = [self._bind(call) for call in program.calls]
 
-    def start(self, tokens: Sequence[int], pos: int, slot: int, given: Given) -> list[Callable[[], None]]:
-        """Set the inputs and hand out the calls in order."""
+    def start(self, tokens: Sequence[int], pos: int, slot: int, given: Given) -> None:
+        """Set the inputs."""
         values: dict[str, Any] = {"tokens": tokens, "pos": pos, "slot": slot, **given}
         for name, array in self.inputs.items():
             array[...] = values[name]
-        return self.calls
+
+    def run(self, calls: range) -> None:
+        """Run calls by number."""
+        with unchecked(), using(self.runner.workers):
+            for index in calls:
+                self.calls[index]()
 
     def array(self, operand: Operand) -> Any:
         """The array, Matrix or Q8 that an operand names."""
@@ -163,13 +183,22 @@ class BoundProgram:
             return self.inputs[value.root.name]
         return arena_view(self.runner.arena, operand)
 
-    def stored(self, index: int) -> dict[str, A]:
-        """Views of the finite-checkable results of a call."""
-        result = {}
-        for operand in self.program.calls[index].stored:
-            if operand.place == "arena":
-                array = self.array(operand)
-                result[operand.value.name] = array.d if isinstance(array, Q8) else array
+    def stored(self, index: int) -> list[A]:
+        """Views of the results of a call in the arena; of quantised ones the scales."""
+        arrays = (self.array(o) for o in self.program.calls[index].stored if o.place == "arena")
+        return [a.d if isinstance(a, Q8) else a for a in arrays]
+
+    def copies(self, index: int, tokens: Sequence[int], pos: int, slot: int) -> dict[str, A]:
+        """Copies of the results of a call, of states the rows that a step of these tokens writes."""
+        result: dict[str, A] = {}
+        for name, operand in self.program.calls[index].named.items():
+            array, state = self.array(operand), operand.value.state
+            if isinstance(array, Q8):
+                result[name] = (array.q * array.d[..., None]).reshape(operand.type.shape)
+            elif operand.place == "state" and state is not None:
+                result[name] = array[written(state, len(tokens), pos, slot)]
+            else:
+                result[name] = array.copy()
         return result
 
     def _bind(self, call: Call) -> Callable[[], None]:

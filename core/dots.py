@@ -17,10 +17,10 @@ import numpy as np
 
 from graphrun.core.blocks import Decoded
 from graphrun.core.fma import fma_into
+from graphrun.core.order import LANES, tree
 
 A = np.ndarray[Any, Any]
 
-LANES = 32
 # Elements that one numpy call works on: fewer cost more in calls (and in threads waiting for each other).
 CELLS = 1 << 18
 # Weight scales are f16 times small integers, hence multiples of 2^-24. With activation scales from here on, every
@@ -129,16 +129,6 @@ def product(w: Operand, x: Activation, memory: Scratch) -> A:
             blocks = slice(block, min(block + len(some), nb))
             step(w, x, blocks, some[: blocks.stop - block], memory, block == lane)
     return tree(lanes)
-
-
-def tree(lanes: A) -> A:
-    """Sum f32[lanes, ...] over at most 32 lanes by halves, absent ones being 0; overwrites `lanes`."""
-    for half in (16, 8, 4, 2, 1):
-        if len(lanes) > half:
-            lanes[: len(lanes) - half] += lanes[half:]
-            lanes = lanes[:half]
-    total: A = lanes[0] + np.float32(0)  # a lane starts at +0, so the sum is never -0
-    return total
 
 
 def outer(column: A, row: A, out: A) -> None:

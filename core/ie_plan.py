@@ -32,8 +32,9 @@ def first_overlap(off: list[int], size: list[int], first: list[int], last: list[
     #@ ensures start <= result <= len(off)
     #@ ensures forall j. start <= j < result -> apart(first[i], last[i], first[j], last[j]) or clear(off[i], size[i], off[j], size[j])
     #@ ensures result < len(off) -> not apart(first[i], last[i], first[result], last[result]) and not clear(off[i], size[i], off[result], size[result])
+    f, t, o, end = first[i], last[i], off[i], off[i] + size[i]
     j = start
-    while j < len(off) and buf_sep(off, size, first, last, i, j):
+    while j < len(off) and (t < first[j] or last[j] < f or end <= off[j] or off[j] + size[j] <= o):
         #@ variant len(off) - j
         #@ invariant start <= j <= len(off)
         #@ invariant forall k. start <= k < j -> apart(first[i], last[i], first[k], last[k]) or clear(off[i], size[i], off[k], size[k])

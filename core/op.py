@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,12 +18,19 @@ class Kernel:
 
     `groups` is the number of workgroups, an expression over the dimensions; `tokens` the token counts it
     takes, both ends included; `weight` the weight layout it reads, None where it reads any or none.
+
+    `tile` is what one workgroup writes: "T: 1, N: 256" cuts the outputs that have both dimensions into pieces of one
+    token and 256 channels, the last piece of each being shorter, and leaves other dimensions whole; workgroups take
+    the pieces in row-major order. `rows` is the product of leading dimensions. Grids divided by `|` follow each
+    other, each for other outputs; "" is a single tile. `split` workgroups share a tile and combine their parts.
     """
 
     name: str
     groups: str = "1"
     tokens: tuple[int, int] = (1, 1 << 30)
     weight: str | None = None
+    tile: str = ""
+    split: str = "1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,8 @@ class Op:
     A view returns a numpy view of its first input and never becomes a call.
     An epilogue is an op that may run inside this one on its first output; a `tee` op, absorbed as an epilogue,
     leaves the value it reads alive. `requires` are conditions on dimensions and attributes that the signature
-    cannot say.
+    cannot say. `table(first, count, given)` is f32[count, ...] for positions from `first` on, which the host computes
+    for kernels from the call's attributes and vectors by name, so that they need no functions of a device's own.
     """
 
     name: str
@@ -64,6 +72,7 @@ class Op:
     tee: bool = False
     rtol: float = 1e-6
     requires: str = ""
+    table: Callable[[int, int, Mapping[str, Any]], Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from graphrun.core.errors import Span
-from graphrun.core.ir import State, Value
+from graphrun.core.ir import Graph, State, Value
 from graphrun.core.op import Kernel, Op
 from graphrun.core.signature import AttrValue
 from graphrun.core.target import Target
@@ -71,6 +71,18 @@ class Call:
         return tuple(o for c in (self, *self.epilogues) for o in c.outputs if o.place != "none")
 
     @cached_property
+    def named(self) -> dict[str, Operand]:
+        """Results that reach memory by the names of their values, numbered where two have one name."""
+        found: dict[str, Operand] = {}
+        for operand in self.stored:
+            name, count = operand.value.name, 1
+            while name in found:
+                count += 1
+                name = f"{operand.value.name}.{count}"
+            found[name] = operand
+        return found
+
+    @cached_property
     def weights(self) -> tuple[Value, ...]:
         operands = (i for c in (self, *self.epilogues) for i in c.inputs)
         return tuple(o.value for o in operands if o is not None and o.place == "weight")
@@ -81,7 +93,8 @@ class Program:
     """A lowered step: calls in order, their segments, and the arena they share.
 
     `nodes` counts the graph's nodes before lowering; `bound` is the least any arena could need: the largest
-    sum of slot sizes alive in one segment.
+    sum of slot sizes alive in one segment. `graph` is the graph before any pass and `exact` whether its activations
+    must not be rounded: what the program is checked against.
     """
 
     name: str
@@ -98,6 +111,8 @@ class Program:
     outputs: Mapping[str, Operand]
     weights: tuple[Value, ...]
     states: tuple[State, ...]
+    graph: Graph
+    exact: bool
 
     @property
     def weight_bytes(self) -> int:

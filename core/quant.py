@@ -11,6 +11,7 @@ from graphrun.core import dots
 from graphrun.core.blocks import BLOCKS
 from graphrun.core.ie import ie_q4k_sizes_ok, ie_q8_sizes_ok, ie_sizes_ok
 from graphrun.core.layouts import SECTIONS, split, unpack
+from graphrun.core.order import LANES
 from graphrun.core.tiles import TILE_TOKENS, Band, bands, chunks
 from graphrun.core.types import DTYPES, F32, DType
 from graphrun.core.workers import Workers
@@ -247,7 +248,7 @@ class Matrix:
         tokens = min(tokens, TILE_TOKENS)
         jobs: list[Band] = []
         for band in bands(rows):
-            most = dots.CELLS // (band.rows * tokens * min(dots.LANES, -(-cols // 32)))
+            most = dots.CELLS // (band.rows * tokens * min(LANES, -(-cols // 32)))
             if not self._operands and not self._columns:
                 most = min(most, MOST_UNPACKED // (band.rows * cols))
             if workers is not None:

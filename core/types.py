@@ -18,6 +18,9 @@ UNITS = {
     "V": "vocabulary entries",
     "K": "taps",
     "P": "rotated pairs",
+    "U": "value heads",
+    "L": "snapshots",
+    "S": "ring rows",
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -32,6 +34,28 @@ class Workers:
         finally:
             for other in others:
                 other.result()
+
+
+_current: ContextVar[Workers | None] = ContextVar("workers", default=None)
+
+
+@contextmanager
+def using(workers: Workers) -> Iterator[None]:
+    """Ops computed inside may have the help of these threads."""
+    token = _current.set(workers)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def share(work: Callable[[Iterator[T]], object], items: Iterable[T]) -> None:
+    """`Workers.share` by the threads that `using` gave, else by the calling one alone."""
+    workers = _current.get()
+    if workers is None:
+        work(iter(items))
+    else:
+        workers.share(work, items)
 
 
 def _usable_cores() -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from graphrun.console import Stream, printable, replacing
 from graphrun.core.errors import UsageError
+from graphrun.drafting import NO_DRAFTS, Drafting
 from graphrun.generate import Generation
 from graphrun.loading import load
 from graphrun.logits import RecordingSession
@@ -27,16 +28,24 @@ def answer(
     stop: Sequence[str] = (),
     ignore_eos: bool = False,
     logits: Path | None = None,
+    drafting: Drafting = NO_DRAFTS,
+    scored_from: int | None = None,
 ) -> None:
     """Stream the continuation of `ids`, writing the logits of every position to a file if one is named.
 
+    With `scored_from`, print their perplexity from that position on instead.
     `max_tokens` -1 means until the model stops or the context is full. Without a tokenizer the ids are printed.
     """
+    if scored_from is not None:
+        return score(model, ids, scored_from)
     if logits is not None and sampling.temp > 0:
         raise UsageError("--dump-logits goes with greedy decoding only", "leave --temp away")
+    if logits is not None and drafting.wanted:
+        raise UsageError("--dump-logits runs one token a step", "leave drafts away")
+    drafted = drafting.session(model)
     load(model)
     with ExitStack() as stack:
-        session = model.session() if logits is None else RecordingSession(model, stack.enter_context(replacing(logits)))
+        session = drafted if logits is None else RecordingSession(model, stack.enter_context(replacing(logits)))
         bar = stack.enter_context(Bar("reading the prompt"))
         count = model.context if max_tokens < 0 else max_tokens
         ids_only = not has_tokenizer(model.file)

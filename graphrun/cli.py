@@ -7,20 +7,27 @@ from typing import Annotated
 import typer
 
 from graphrun import __version__, options
-from graphrun.answer import answer, score
+from graphrun.answer import answer
 from graphrun.check import mistakes
-from graphrun.console import FAILED, Commands, complain, replacing, use_any_encoding
+from graphrun.console import FAILED, Commands, complain, printable, replacing, use_any_encoding
 from graphrun.core.gguf import ModelFile
+from graphrun.diff import TOKENS, counterpart
+from graphrun.diff import diff as compare
+from graphrun.drafting import Drafting
 from graphrun.hub import resolve
 from graphrun.info import describe
+from graphrun.lint import lint as findings
 from graphrun.loading import load, opened
+from graphrun.machine import bench, doctor
 from graphrun.opdoc import explain, overview
 from graphrun.plan import memory_plan
 from graphrun.prompt import Prompt
+from graphrun.proved import Record
 from graphrun.repl import Conversation, talk
 from graphrun.sampling import Sampling
 from graphrun.stages import stage_text
 from graphrun.timeline import timeline_svg, timeline_text
+from graphrun.verify import certificate
 
 app = typer.Typer(
     cls=Commands,
@@ -67,25 +74,27 @@ def run(
     repeat_penalty: options.RepeatPenalty = 1.0,
     repeat_last_n: options.RepeatLastN = 64,
     seed: options.Seed = 1,
+    draft: options.Draft = None,
+    draft_pmin: options.DraftPMin = None,
+    mtp: options.Mtp = None,
+    dflash: options.Dflash = None,
+    lookup: options.Lookup = False,
     dump_logits: options.DumpLogits = None,
     ppl: options.Ppl = False,
     ppl_first: options.PplFirst = 0,
     graph: options.Graph = None,
-    backend: options.Backend = "numpy",
+    backend: options.Backend = "auto",
     threads: options.Threads = None,
     ctx_size: options.Context = None,
     activations: options.Activations = "q8",
 ) -> None:
     """Answer a prompt (with a chat template in the file) or continue it; greedy unless --temp says otherwise."""
-    name = options.one_model(model, model_option)
-    given = Prompt.given(prompt, file, tokens, tokens_file)
+    name, given = options.one_model(model, model_option), Prompt.given(prompt, file, tokens, tokens_file)
+    drafting = Drafting(draft, draft_pmin, mtp, dflash, lookup)
     sampling = Sampling(temp, top_k, top_p, min_p, repeat_penalty, repeat_last_n, seed)
     loaded = opened(name, graph, backend, threads, ctx_size, activations)
     ids = given.encode(loaded, raw=raw or ppl, special=not ppl, system=system)
-    if ppl:
-        score(loaded, ids, ppl_first)
-    else:
-        answer(loaded, ids, n_predict, sampling, stop or (), ignore_eos, dump_logits)
+    answer(loaded, ids, n_predict, sampling, stop or (), ignore_eos, dump_logits, drafting, ppl_first if ppl else None)
 
 
 @app.command()
@@ -101,18 +110,25 @@ def chat(
     repeat_penalty: options.RepeatPenalty = 1.0,
     repeat_last_n: options.RepeatLastN = 64,
     seed: options.Seed = 1,
+    draft: options.Draft = None,
+    draft_pmin: options.DraftPMin = None,
+    mtp: options.Mtp = None,
+    dflash: options.Dflash = None,
+    lookup: options.Lookup = False,
     graph: options.Graph = None,
-    backend: options.Backend = "numpy",
+    backend: options.Backend = "auto",
     threads: options.Threads = None,
     ctx_size: options.Context = None,
     activations: options.Activations = "q8",
 ) -> None:
     """Talk with a model; Ctrl-C stops an answer, /clear starts anew, /exit or Ctrl-D ends."""
     name = options.one_model(model, model_option)
+    drafting = Drafting(draft, draft_pmin, mtp, dflash, lookup)
     sampling = Sampling(temp, top_k, top_p, min_p, repeat_penalty, repeat_last_n, seed)
     loaded = opened(name, graph, backend, threads, ctx_size, activations)
+    conversation = Conversation(loaded, sampling, n_predict, system, drafting)
     load(loaded)
-    talk(Conversation(loaded, sampling, n_predict, system))
+    talk(conversation)
 
 
 @app.command()
@@ -176,6 +192,74 @@ def check(graph: options.GraphArgument, model: options.ModelArgument = None) -> 
 
 
 @app.command()
+def lint(graph: options.GraphArgument, model: options.ModelArgument = None) -> None:
+    """Look for what a graph file does not need: unread weights, dead values, unreachable steps; exit code 1 if any."""
+    found = findings(graph, resolve(model) if model is not None else None)
+    for finding in found:
+        print(printable(str(finding)))
+    if found:
+        raise typer.Exit(FAILED)
+    print("ok")
+
+
+@app.command()
+def diff(
+    model: options.ModelArgument = None,
+    model_option: options.ModelOption = None,
+    against: options.Against = None,
+    against_activations: options.AgainstActivations = None,
+    raw: options.AsWritten = False,
+    step: options.Step = "decode",
+    layer: options.Layer = None,
+    until: options.Until = None,
+    rtol: options.Rtol = None,
+    prompt: options.Text = None,
+    file: options.PromptFile = None,
+    tokens: options.Tokens = None,
+    tokens_file: options.TokensFile = None,
+    graph: options.Graph = None,
+    backend: options.Backend = "numpy",
+    threads: options.Threads = None,
+    ctx_size: options.Context = None,
+    activations: options.Activations = "q8",
+) -> None:
+    """Run a model in two ways and show the first call that makes something else; exit code 1 if there is one."""
+    name = options.one_model(model, model_option)
+    ids = (
+        Prompt.given(prompt, file, tokens, tokens_file)
+        if prompt or file or tokens or tokens_file
+        else Prompt(ids=TOKENS)
+    )
+    loaded = opened(name, graph, backend, threads, ctx_size, activations)
+    other = counterpart(loaded, against, threads, against_activations, raw)
+    report = compare(loaded, other, step=step, tokens=ids.encode(loaded, raw=True), rtol=rtol, layer=layer, until=until)
+    print(printable(str(report)))
+    if report.difference is not None:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def verify(
+    model: options.ModelArgument = None,
+    model_option: options.ModelOption = None,
+    graph: options.Graph = None,
+    backend: options.Backend = "numpy",
+    ctx_size: options.Context = None,
+    activations: options.Activations = "q8",
+    time: options.Time = False,
+) -> None:
+    """Show what is proved of the core and check every program of a model; exit code 1 if the core was changed since.
+
+    Reads only the file's header. Without a model, only what is proved is shown.
+    """
+    name = options.at_most_one_model(model, model_option)
+    header = None if name is None else opened(name, graph, backend, None, ctx_size, activations)
+    print(certificate(header, timed=time))
+    if not Record.read().holds:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
 def ops(name: options.OpArgument = None) -> None:
     """List the ops of graph files, or explain one."""
     print(overview() if name is None else explain(name))
@@ -190,6 +274,10 @@ def info(
     """Show what a model file holds and what its tensors become."""
     with ModelFile.open(resolve(options.one_model(model, model_option))) as file:
         print(describe(file, every_tensor=tensors))
+
+
+app.command()(bench)
+app.command()(doctor)
 
 
 def main() -> None:

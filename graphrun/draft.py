@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -51,15 +51,15 @@ class MtpDrafter:
         self.zeros = np.zeros(int(model.params["n_embd"]), np.float32)
         self.restart()
 
-    def restart(self) -> None:
-        self.pos = 0  # rows that are final
+    def restart(self, pos: int = 0) -> None:
+        self.pos = pos  # rows that are final
         self.last = self.zeros
         self.queue: list[tuple[int, A]] = []
         self.ahead: int | None = None  # token of a final row that the session has not accepted yet
 
     def follow(self, start: int, tokens: Sequence[int], read: Read) -> None:
-        if start == 0:
-            self.restart()
+        if start != self.pos + len(self.queue) - (self.ahead is not None):
+            self.restart(start)
         hidden = read("hidden")[: len(tokens)]
         rows = list(zip(tokens, [self.last, *hidden[:-1]], strict=True))
         if self.ahead is not None:
@@ -70,19 +70,22 @@ class MtpDrafter:
             self._run_queue()
 
     def draft(self, token: int, count: int) -> list[int]:
+        return list(self.guesses(token, count))
+
+    def guesses(self, token: int, count: int) -> Iterator[int]:
+        """What `draft` returns, one at a time, each computed when it is asked for; to be asked once for a token."""
         count = min(count, self.source.context - self.pos - len(self.queue) - 1)
         if count < 1:
-            return []
+            return
         self.queue.append((token, self.last))
         logits, hidden = self._run_queue()
         self.ahead = token
-        found: list[int] = []
+        pos = self.pos
         while (guess := likeliest(logits, self.p_min)) is not None:
-            found.append(guess)
-            if len(found) == count:
-                break
-            logits, hidden = self._row(self.pos + len(found) - 1, guess, hidden)
-        return found
+            yield guess
+            if (pos := pos + 1) == self.pos + count:
+                return
+            logits, hidden = self._row(pos - 1, guess, hidden)
 
     def _run_queue(self) -> tuple[A, A]:
         """Run all waiting rows; logits and hidden of the last."""

@@ -9,6 +9,7 @@ from typing import Any
 from graphrun.core.errors import Span
 from graphrun.core.ir import Graph, Node, Value
 from graphrun.core.program import Call, Operand, Program
+from graphrun.planner.certificate import lock
 from graphrun.planner.cost import cost as cost_of
 from graphrun.planner.cost import total, weight_bytes
 
@@ -34,7 +35,7 @@ def program_text(program: Program, layer: int | None = None, cost: bool = False)
 def _header(program: Program) -> str:
     return (
         f"{program.nodes} nodes -> {len(program.calls)} calls, {program.segments} segments,"
-        f" arena {program.arena} bytes, {len(program.slots)} buffers"
+        f" arena {program.arena} bytes, {len(program.slots)} buffers, lock {lock(program)}"
     )
 
 
@@ -142,6 +143,7 @@ def program_json(program: Program) -> str:
     """Header, calls and slots of a program as JSON."""
     facts: dict[str, Any] = {
         "name": program.name,
+        "lock": lock(program),
         "tokens": program.tokens,
         "context": program.context,
         "target": program.target.name,

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
+
+from graphrun.backends import engine
+from graphrun.core.errors import BackendError
 from graphrun.model import Activations, Model
 from graphrun.progress import Bar
 
@@ -14,7 +19,10 @@ def opened(
     context: int | None = None,
     activations: Activations = "q8",
 ) -> Model:
-    """A model of which only the file's header has been read."""
+    """A model of which only the file's header has been read; says so when kernels have to be compiled first."""
+    if backend in ("auto", "native"):
+        with suppress(BackendError):  # which opening the backend raises, or falls back from
+            engine.kernels(say=lambda text: print(f"{text}, once ...", file=sys.stderr))
     return Model.open(name, graph=graph, backend=backend, threads=threads, context=context, activations=activations)
 
 

@@ -178,7 +178,10 @@ class Model:
         self._programs.clear()
 
     def session(self, drafter: Drafter | None = None) -> Session:
-        """A new sequence at position 0; a model has one at a time, since its states are the model's."""
+        """A new sequence at position 0; a model has one at a time, since its states are the model's.
+
+        What a drafter guesses changes how many steps a text takes, never the text.
+        """
         return Session(self, drafter)
 
     def generate(
@@ -189,10 +192,11 @@ class Model:
         sampling: Sampling | None = None,
         stop: Sequence[str] = (),
         on_prefill: Callable[[int, int], None] | None = None,
+        drafter: Drafter | None = None,
     ) -> Iterator[str]:
         """The continuation of a prompt (text, or token ids), piece by piece."""
         ids = self.tokenizer.encode(prompt, special=True) if isinstance(prompt, str) else list(prompt)
-        yield from Generation(self.session(), ids, max_tokens, sampling or Sampling(), stop, on_prefill)
+        yield from Generation(self.session(drafter), ids, max_tokens, sampling or Sampling(), stop, on_prefill)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from graphrun.core.program import Program
 from graphrun.core.target import Target
 from graphrun.graphs.params import steps
 from graphrun.model import Model
+from graphrun.planner.certificate import lock
 from graphrun.session import CHUNK
 
 
@@ -79,7 +80,8 @@ class MemoryPlan:
         rows += [("arena", "tokens", "", "")]
         rows += [(f"  {p.name}", str(p.tokens), f"{p.arena:,}", size(p.arena)) for p in self.programs]
         rows += [("total", "", f"{self.total:,}", size(self.total))]
-        return "\n".join((columns(rows, right=(1, 2, 3)), *self.rates, self.verdict))
+        locks = ", ".join(f"{p.name} {p.tokens} {lock(p)}" for p in self.programs)
+        return "\n".join((columns(rows, right=(1, 2, 3)), *self.rates, f"lowering locks: {locks}", self.verdict))
 
 
 def memory_plan(model: Model) -> MemoryPlan:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from graphrun.answer import stream
 from graphrun.console import complain
 from graphrun.core.errors import GraphrunError
+from graphrun.drafting import NO_DRAFTS, Drafting
 from graphrun.generate import Generation
 from graphrun.model import Model
 from graphrun.progress import Bar
@@ -20,11 +21,18 @@ HELP = "/clear starts anew, /exit or Ctrl-D ends, Ctrl-C stops an answer"
 class Conversation:
     """Turns of user and model over one session, whose cache is kept as far as its tokens stay the same."""
 
-    def __init__(self, model: Model, sampling: Sampling, max_tokens: int, system: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        sampling: Sampling,
+        max_tokens: int,
+        system: str | None = None,
+        drafting: Drafting = NO_DRAFTS,
+    ) -> None:
         self.model = model
         self.sampling = sampling
         self.max_tokens = model.context if max_tokens < 0 else max_tokens
-        self.session = model.session()
+        self.session = drafting.session(model)
         self.system = [{"role": "system", "content": system}] if system is not None else []
         self.turns: list[dict[str, str]] = []
 

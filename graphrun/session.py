@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 A = np.ndarray[Any, Any]
 CHUNK = 256
+MOST_DRAFTS = 15
 
 
 class Session:
     """Positions 0 .. pos - 1 are in the states; `tokens` are the ids at these positions.
 
     `slot` is the number of the current snapshot in states that keep several; `verified` are tokens of which `keep`
-    has still to say how many stay. A drafter is told of every token that stays.
+    has still to say how many stay. A drafter is told of every token that stays, and guesses at most `drafts` at once.
     """
 
-    def __init__(self, model: Model, drafter: Drafter | None = None) -> None:
+    def __init__(self, model: Model, drafter: Drafter | None = None, drafts: int = MOST_DRAFTS) -> None:
         self.model = model
         self.drafter = drafter
+        self.drafts = drafts
         self.tokens: list[int] = []
         self.slot = 0
         self.verified: list[int] = []
@@ -74,6 +76,14 @@ class Session:
             raise UsageError(f"{count} tokens cannot be kept, {len(self.verified)} were verified")
         kept, self.verified = self.verified[:count], []
         self._accept(kept)
+
+    def draft(self, token: int, most: int) -> list[int]:
+        """At most `most` guesses of what follows `token`, no more than can be verified together with it."""
+        room = self.model.context - self.pos - 1
+        count = min(most, self.drafts, self.model.rollback - 1, room)
+        while count > 0 and not self.model.takes("verify", count + 1):
+            count -= 1
+        return self.drafter.draft(token, count) if self.drafter is not None and count > 0 else []
 
     def _run(self, step: str, tokens: Sequence[int]) -> A:
         """Run a step without moving on."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphrun.core.fmath import silu
 from graphrun.core.op import Kernel, op
 from graphrun.core.quant import Matrix
 
@@ -14,7 +15,7 @@ A = np.ndarray[Any, Any]
 
 @op(
     "tokens: i32[T], w: W[V, N] -> x: f32[T, N]",
-    kernels=(Kernel("embed", groups="T"),),
+    kernels=(Kernel("embed", groups="T", tile="T: 1"),),
     reads="4 * T * N",
 )
 def embed(tokens: A, w: Matrix) -> A:
@@ -24,7 +25,7 @@ def embed(tokens: A, w: Matrix) -> A:
 
 @op(
     "x: f32[..., N], y: f32[..., N] -> z: f32[..., N]",
-    kernels=(Kernel("add", groups="ceil(N, 256)"),),
+    kernels=(Kernel("add", groups="rows * ceil(N, 256)", tile="rows: 1, N: 256"),),
     flops="N",
 )
 def add(x: A, y: A) -> A:
@@ -34,7 +35,7 @@ def add(x: A, y: A) -> A:
 
 @op(
     "x: f32[..., N], y: f32[..., N] -> z: f32[..., N]",
-    kernels=(Kernel("mul", groups="ceil(N, 256)"),),
+    kernels=(Kernel("mul", groups="rows * ceil(N, 256)", tile="rows: 1, N: 256"),),
     flops="N",
 )
 def mul(x: A, y: A) -> A:
@@ -44,14 +45,15 @@ def mul(x: A, y: A) -> A:
 
 @op(
     "gate: f32[T, N], up: f32[T, N] -> y: f32[T, N]",
-    kernels=(Kernel("swiglu", groups="T * ceil(N, 256)"),),
+    kernels=(Kernel("swiglu", groups="T * ceil(N, 256)", tile="T: 1, N: 256"),),
     epilogues=("quantize",),
     flops="6 * T * N",
 )
 def swiglu(gate: A, up: A) -> A:
     """y = gate / (1 + exp(-gate)) * up."""
-    with np.errstate(over="ignore"):  # exp overflows to inf for very negative gates, and gate / inf is the right 0
-        return gate / (np.float32(1) + np.exp(-gate)) * up
+    y = silu(gate)
+    y *= up
+    return y
 
 
 @op("x: f32[T, N], n: int -> y: f32[T, n, N // n]", view=True, requires="N % n == 0")

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from graphrun.core.fmath import exp, sigmoid, silu, softplus
 from graphrun.core.op import Kernel, fused, op
+from graphrun.core.order import group_sum, in_order
 from graphrun.core.quant import Matrix
+from graphrun.ops.norm import inverse_rms
 
 A = np.ndarray[Any, Any]
 CHUNKED = 17  # tokens from which the chunked form computes the delta rule
 SEGMENT = 32  # tokens that the chunked form solves for at once
 
 
-def silu(x: A) -> A:
-    """x / (1 + exp(-x))."""
-    with np.errstate(over="ignore"):  # exp overflows to inf for very negative x, and x / inf is the right 0
-        return x / (np.float32(1) + np.exp(-x))
-
-
 @op(
     "x: f32[T, N], w: f32[N, K], tail: state f32[S, N], pos: i32[1] -> y: f32[T, N], tail",
-    kernels=(Kernel("conv_silu", groups="ceil(N, 256)"),),
+    kernels=(Kernel("conv_silu", groups="ceil(N, 256)", tile="N: 256"),),
     flops="T * N * (2 * K + 4)",
     reads="4 * (2 * T * N + N * K + (K - 1) * N)",
 )
 def conv_silu(x: A, w: Matrix | A, tail: A, pos: A) -> tuple[A, A]:
     """y_t = silu(sum_j w[:, j] x_{t - K + 1 + j}): each channel by itself, tap K - 1 on the current token.
 
-    Inputs before this step come from the ring `tail`, which holds position p at row p % S; before position 0 they
-    are zero. The step's own inputs, unchanged, become the ring's rows.
+    Taps are added oldest first. Inputs before this step come from the ring `tail`, which holds position p at row
+    p % S; before position 0 they are zero. The step's own inputs, unchanged, become the ring's rows.
     """
     weights = w.f32() if isinstance(w, Matrix) else w
     taps, first, size = weights.shape[1], int(pos[0]), tail.shape[0]
@@ -49,8 +47,8 @@ def conv_silu(x: A, w: Matrix | A, tail: A, pos: A) -> tuple[A, A]:
     "c: f32[T, N], b: f32[T, U], g: f32[T, U], dt: f32[U], a: f32[U], s: state f32[L, U, D, D],"
     " pos: i32[1], slot: i32[1], heads: int, eps: float -> o: f32[T, U, D], s",
     kernels=(
-        Kernel("delta_rule", groups="U", tokens=(1, CHUNKED - 1)),
-        Kernel("delta_chunk", groups="4 * U", tokens=(CHUNKED, 1 << 30)),
+        Kernel("delta_rule", groups="U", tokens=(1, CHUNKED - 1), tile="U: 1"),
+        Kernel("delta_chunk", groups="U * ceil(D, 32)", tokens=(CHUNKED, 1 << 30), tile="U: 1, D: 32"),
     ),
     flops="7 * T * U * D * D",
     reads="4 * (T * (N + 2 * U + U * D) + 2 * U * D * D)",
@@ -64,17 +62,15 @@ def delta_rule(c: A, b: A, g: A, dt: A, a: A, s: A, pos: A, slot: A, heads: int,
     sqrt(sum of squares + eps). beta = sigmoid(b), decay = exp(a softplus(g + dt)).
     s holds L states [key channel, value channel] per head. The state before the step is number `slot`, or zero at
     position 0; the state after token t becomes number (slot + t) % L, but only the last one is kept if T > L.
-    Fewer than CHUNKED tokens are computed one by one, with the same bits for any T; more are computed in segments
-    (kernels delta_rule and delta_chunk), which agrees up to rounding.
+    Fewer than CHUNKED tokens are computed one by one in a fixed order (`unit`, `recur`), with the same bits for any T;
+    more are computed in segments (kernels delta_rule and delta_chunk), which agrees up to rounding.
     """
     tokens, (copies, n_head, dim, _) = len(c), s.shape
     q, k = unit(c[:, : 2 * heads * dim].reshape(tokens, 2, heads, dim), eps).transpose(1, 0, 2, 3)
     v = c[:, 2 * heads * dim :].reshape(tokens, n_head, dim)
     shared = np.arange(n_head) % heads
-    q, k = q[:, shared] * np.float32(dim**-0.5), k[:, shared]
-    with np.errstate(over="ignore"):
-        beta = np.float32(1) / (np.float32(1) + np.exp(-b))
-    decay = a * np.logaddexp(np.float32(0), g + dt)
+    q, k = q[:, shared] * np.float32(1 / math.sqrt(dim)), k[:, shared]
+    beta, decay = sigmoid(b), a * softplus(g + dt)
     current = int(slot[0])
     state = s[current].copy() if int(pos[0]) else np.zeros_like(s[current])
     if tokens >= CHUNKED:
@@ -90,17 +86,23 @@ def delta_rule(c: A, b: A, g: A, dt: A, a: A, s: A, pos: A, slot: A, heads: int,
 
 
 def unit(x: A, eps: float) -> A:
-    """x / sqrt(sum x**2 + eps) over the last dimension."""
-    result: A = x / np.sqrt(np.sum(x * x, axis=-1, keepdims=True) + np.float32(eps))
+    """x / sqrt(sum x**2 + eps) over the last dimension, the sum being a workgroup's."""
+    result: A = x / np.sqrt(group_sum(x * x) + np.float32(eps))[..., None]
     return result
 
 
 def recur(q: A, k: A, v: A, beta: A, decay: A, state: A) -> A:
     """One token: q, k, v f32[U, D], beta, decay (its logarithm) f32[U]; updates state f32[U, D, D], returns q S."""
-    state *= np.exp(decay)[:, None, None]
-    delta = (v - (k[:, None] @ state)[:, 0]) * beta[:, None]
+    state *= exp(decay)[:, None, None]
+    delta = (v - read(k, state)) * beta[:, None]
     state += k[:, :, None] * delta[:, None]
-    return (q[:, None] @ state)[:, 0]
+    return read(q, state)
+
+
+def read(x: A, state: A) -> A:
+    """x S: f32[U, D] of x f32[U, D] and S f32[U, D, D]; each half of the key channels in order, then both added."""
+    products, half = (x[:, :, None] * state).swapaxes(0, 1), x.shape[1] // 2
+    return in_order(products[:half]) + in_order(products[half:])
 
 
 def chunked(q: A, k: A, v: A, beta: A, decay: A, state: A) -> tuple[A, A]:
@@ -140,15 +142,17 @@ def segments(x: A) -> A:
 
 @op(
     "o: f32[T, U, D], z: f32[T, N], w: f32[D], eps: float -> y: f32[T, N]",
-    kernels=(Kernel("gated_norm", groups="T * ceil(U, 8)"),),
+    kernels=(Kernel("gated_norm", groups="T * ceil(U, 8)", tile="T: 1, N: 8 * D"),),
     epilogues=("quantize",),
     flops="8 * T * N",
     requires="N == U * D, 0 <= eps",
 )
 def gated_norm(o: A, z: A, w: A, eps: float) -> A:
-    """y = o / sqrt(mean(o**2) + eps) * w * silu(z), each head on its own; z has the channels of all heads."""
-    mean = np.mean(o * o, axis=-1, keepdims=True)
-    normed = o * (np.float32(1) / np.sqrt(mean + np.float32(eps))) * w
+    """y = o * (1 / sqrt(mean(o**2) + eps)) * w * silu(z), each head on its own; z has the channels of all heads.
+
+    The sum of squares is a workgroup's (core/order.py).
+    """
+    normed = o * inverse_rms(o, eps)[..., None] * w
     y: A = normed.reshape(z.shape) * silu(z)
     return y
 
@@ -165,7 +169,7 @@ delta_layer = fused(
     """,
     (conv_silu, delta_rule, gated_norm),
     doc="Convolution, delta rule and gated norm of a few tokens, in one launch.",
-    kernels=(Kernel("delta_layer", groups="U", tokens=(1, CHUNKED - 1)),),
+    kernels=(Kernel("delta_layer", groups="U", tokens=(1, CHUNKED - 1), tile="M: D"),),
     epilogues=("quantize",),
     flops="T * N * (2 * K + 4) + 7 * T * U * D * D + 8 * T * M",
     reads="4 * (T * (N + 2 * U + 2 * M) + N * K + (K - 1) * N + (T + 1) * U * D * D)",

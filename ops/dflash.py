@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from graphrun.core.op import Kernel, op
+from graphrun.core.order import wave_sum
 from graphrun.core.quant import Matrix
+from graphrun.ops.attention import average
 
 A = np.ndarray[Any, Any]
 
 
 @op(
     "x: f32[T, N], dyn: f32[T, M], base: f32[2, K, N], side: int, group: int -> y: f32[T, N]",
-    kernels=(Kernel("dynamic_conv", groups="T * ceil(N, 256)"),),
+    kernels=(Kernel("dynamic_conv", groups="T * ceil(N, 256)", tile="T: 1, N: 256"),),
     epilogues=("quantize",),
     flops="3 * T * N * K",
     reads="4 * (2 * T * N + T * M // 2 + K * N)",
@@ -36,7 +38,7 @@ def dynamic_conv(x: A, dyn: A, base: A, side: int, group: int) -> A:
 
 @op(
     "k: f32[T, G, D], v: f32[T, G, D], kc: state Z[S, G, D], vc: state Z[S, G, D], pos: i32[1] -> kc, vc",
-    kernels=(Kernel("store_ring", groups="T * G"),),
+    kernels=(Kernel("store_ring", groups="T * G", tile="T: 1, G: 1"),),
     reads="4 * T * G * D",
 )
 def store_ring(k: A, v: A, kc: A, vc: A, pos: A) -> tuple[A, A]:
@@ -51,7 +53,7 @@ def store_ring(k: A, v: A, kc: A, vc: A, pos: A) -> tuple[A, A]:
 @op(
     "q: f32[T, H, D], k: f32[T, G, D], v: f32[T, G, D], kc: Z[S, G, D], vc: Z[S, G, D], pos: i32[1], window: int"
     " -> y: f32[T, H, D]",
-    kernels=(Kernel("attend_block", groups="H * T"),),
+    kernels=(Kernel("attend_block", groups="T * H", tile="T: 1, H: 1"),),
     epilogues=("quantize",),
     flops="4 * T * H * (S + T) * D",
     rtol=1e-5,
@@ -62,29 +64,19 @@ def attend_block(q: A, k: A, v: A, kc: A, vc: A, pos: A, window: int) -> A:
 
     The context is a ring with position p at row p % S. Keys `window` or more positions behind a query are left out
     if `window` is not 0; keys ahead of it never are. Query head h reads kv head h // (H / G).
+    The order of sums is that of `average`, over the last `window` positions of the context and then the block.
     """
-    tokens, n_head, dim = q.shape
-    size, n_kv, first = kc.shape[0], kc.shape[1], int(pos[0])
+    tokens, size, first = len(q), kc.shape[0], int(pos[0])
     context = np.arange(max(0, first - (window or first)), first)
-    position = np.append(context, first + np.arange(tokens))
     keys = np.concatenate([kc[context % size].astype(np.float32), k])
     values = np.concatenate([vc[context % size].astype(np.float32), v])
-    behind = first + np.arange(tokens)[:, None] - position
-    y = np.empty((tokens, n_head, dim), np.float32)
-    scaled = q * np.float32(dim**-0.5)
-    for h in range(n_head):
-        g = h // (n_head // n_kv)
-        scores = scaled[:, h] @ keys[:, g].T
-        if window:
-            scores[behind >= window] = -np.inf
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        y[:, h] = weights @ values[:, g] / weights.sum(axis=1, keepdims=True)
-    return y
+    behind = first + np.arange(tokens)[:, None] - np.append(context, first + np.arange(tokens))
+    return average(q, keys, values, behind < (window or np.inf))
 
 
 @op(
     "x: f32[R, V], k: int -> top: f32[R, k], ids: i32[R, k]",
-    kernels=(Kernel("topk", groups="R * ceil(V, 4096)"),),
+    kernels=(Kernel("topk", groups="R * ceil(V, 4096)", tile="R: 1", split="ceil(V, 4096)"),),
     flops="R * V",
     requires="k <= V",
 )
@@ -97,15 +89,15 @@ def topk(x: A, k: int) -> tuple[A, A]:
 @op(
     "top: f32[T, k], ids: i32[T, k], gate: f32[T, N], before: W[V, N], after: X[V, N], tokens: i32[T]"
     " -> scores: f32[T, k, k]",
-    kernels=(Kernel("lattice", groups="T * k"),),
+    kernels=(Kernel("lattice", groups="T * k", tile="T: 1, k: 1"),),
     flops="3 * T * k * k * N",
     reads="4 * (T * k * (2 * N + k + 2) + T * N)",
 )
 def lattice(top: A, ids: A, gate: A, before: Matrix, after: Matrix, tokens: A) -> A:
-    """scores[t, p, s] = top[t, s] + sum(before[p'] gate_t after[ids[t, s]]), p' the p-th candidate of row t - 1.
+    """scores[t, p, s] = sum(before[p'] gate_t after[ids[t, s]]) + top[t, s], p' the p-th candidate of row t - 1.
 
     The predecessor of row 1 is tokens[0] for every p, the token that the block starts with; row 0 has none and
-    scores its candidates by `top` alone.
+    scores its candidates by `top` alone. The sum over channels is a wave's (core/order.py).
     """
     count, k = ids.shape
     previous = np.concatenate([np.full((1, k), tokens[0], np.int32), ids[:-1]])
@@ -113,6 +105,7 @@ def lattice(top: A, ids: A, gate: A, before: Matrix, after: Matrix, tokens: A) -
         previous[1] = tokens[0]
     first = before.rows(previous.reshape(-1)).reshape(count, k, -1) * gate[:, None]
     second = after.rows(ids.reshape(-1)).reshape(count, k, -1)
-    scores = first @ second.swapaxes(1, 2) + top[:, None]
+    products = first.transpose(2, 0, 1)[..., None] * second.transpose(2, 0, 1)[:, :, None]
+    scores = wave_sum(products) + top[:, None]
     scores[0] = top[0]
     return scores

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphrun.core.fmath import gated
 from graphrun.core.op import Kernel, op
 
 A = np.ndarray[Any, Any]
@@ -13,14 +14,13 @@ A = np.ndarray[Any, Any]
 
 @op(
     "x: f32[..., N], gate: f32[..., N] -> y: f32[..., N]",
-    kernels=(Kernel("sigmoid_gate", groups="ceil(N, 256)"),),
+    kernels=(Kernel("sigmoid_gate", groups="rows * ceil(N, 256)", tile="rows: 1, N: 256"),),
     epilogues=("quantize",),
     flops="4 * N",
 )
 def sigmoid_gate(x: A, gate: A) -> A:
     """y = x / (1 + exp(-gate))."""
-    with np.errstate(over="ignore"):  # exp overflows to inf for very negative gates, and x / inf is the right 0
-        return x / (np.float32(1) + np.exp(-gate))
+    return gated(x, gate)
 
 
 @op("x: f32[T, H, N] -> a: f32[T, H, N // 2], b: f32[T, H, N // 2]", view=True, requires="N % 2 == 0")
@@ -32,7 +32,7 @@ def halves(x: A) -> tuple[A, A]:
 
 @op(
     "a: f32[T, N], b: f32[T, M] -> y: f32[T, N + M]",
-    kernels=(Kernel("concat", groups="T * ceil(N + M, 256)"),),
+    kernels=(Kernel("concat", groups="T * ceil(N + M, 256)", tile="T: 1, N + M: 256"),),
     epilogues=("quantize",),
 )
 def concat(a: A, b: A) -> A:

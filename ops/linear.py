@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphrun.core.ie import ie_rows_per_wg
 from graphrun.core.op import Expansion, Kernel, op
 from graphrun.core.quant import Q8, Matrix, quantise
 from graphrun.core.types import LAYOUTS
@@ -13,18 +14,18 @@ from graphrun.core.types import LAYOUTS
 A = np.ndarray[Any, Any]
 
 MANY = 1 << 30
+TILE = f"M: {ie_rows_per_wg()}"  # of all tokens, but for a gemm
 
 
 def _kernels(*layouts: str) -> tuple[Kernel, ...]:
     """One token, a few tokens, and many: a kernel each, for every layout."""
-    rows = "ceil(M, 8)"
     return tuple(
         kernel
         for layout in layouts
         for kernel in (
-            Kernel(f"gemv_{layout}", rows, (1, 1), layout),
-            Kernel(f"gemv_{layout}_t", rows, (2, 16), layout),
-            Kernel(f"gemm_{layout}", rows, (17, MANY), layout),
+            Kernel(f"gemv_{layout}", "ceil(M, 8)", (1, 1), layout, TILE),
+            Kernel(f"gemv_{layout}_t", "ceil(M, 8)", (2, 16), layout, TILE),
+            Kernel(f"gemm_{layout}", "ceil(T, 16) * ceil(M, 8)", (17, MANY), layout, f"T: 16, {TILE}"),
         )
     )
 
@@ -44,7 +45,7 @@ def linear(x: A, w: Matrix, b: A | None = None) -> A:
 
 @op(
     "x: f32[..., N] -> y: q8[..., N]",
-    kernels=(Kernel("quantize", groups="ceil(N, 256)"),),
+    kernels=(Kernel("quantize", groups="rows * ceil(N, 256)", tile="rows: 1, N: 256"),),
     flops="4 * N",
     tee=True,
     requires="N % 32 == 0",
@@ -71,7 +72,7 @@ def gemv(x: Q8, w: Matrix, b: A | None = None) -> A:
 
 @op(
     "x: f32[T, N], w: W[M, N], b?: f32[M] -> y: f32[T, M]",
-    kernels=(*_kernels("f32"), Kernel("gemv_f32", "ceil(M, 8)")),
+    kernels=(*_kernels("f32"), Kernel("gemv_f32", "ceil(M, 8)", tile=TILE)),
     epilogues=("add",),
     flops="2 * T * M * N",
 )

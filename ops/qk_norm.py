@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphrun.core.op import Kernel, fused
 from graphrun.ops.norm import rms_norm
-from graphrun.ops.rope import ROPE, ROTATED, TURN, rope, store
+from graphrun.ops.rope import ROPE, ROTATED, TURN, rope, store, turns
 
 qk_norm_rope_store = fused(
     "qk_norm_rope_store",
@@ -19,8 +19,9 @@ qk_norm_rope_store = fused(
     """,
     (rms_norm, rope, store),
     doc="Norm and rotate q and k of every head and write k and v to the cache, in one launch.",
-    kernels=(Kernel("qk_norm_rope_store", groups="T * (H + 2 * G)"),),
+    kernels=(Kernel("qk_norm_rope_store", groups="T * (H + 2 * G)", tile="T: 1, H: 1 | T: 1, G: 1 | T: 1, G: 1"),),
     flops="7 * T * (H + G) * D",
     reads="4 * T * (2 * H + 3 * G) * D",
     requires=f"{ROTATED}, 0 <= eps",
+    table=turns,
 )

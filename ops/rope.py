@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -23,14 +24,30 @@ ROTATED = (
 TURN = (
     "pos, base, width, pairs, factors, factor, yarn, original, fast, slow, magnitude, section_t, section_h, section_w"
 )
+SETTINGS = "base width factor yarn original fast slow magnitude section_t section_h section_w".split()
+BLOCK = 256  # positions computed together
+
+
+def turns(first: int, count: int, given: Mapping[str, Any]) -> A:
+    """f32[count, P, 2]: cos and sin for positions from `first` on, for the attributes and `factors` of a call.
+
+    Every backend takes them from here, computed in the same blocks, so that all have the same bits.
+    """
+    factors = given.get("factors")
+    settings, frozen = tuple(given[name] for name in SETTINGS), b"" if factors is None else factors.tobytes()
+    numbers = range(first // BLOCK, (first + count - 1) // BLOCK + 1)
+    blocks = [_turns(number, settings, frozen) for number in numbers]
+    begin = first % BLOCK
+    return (blocks[0] if len(blocks) == 1 else np.concatenate(blocks))[begin : begin + count]
 
 
 @op(
     f"x: f32[T, H, D], pos: i32[1], {ROPE} -> y: f32[T, H, D]",
-    kernels=(Kernel("rope", groups="T * H"),),
+    kernels=(Kernel("rope", groups="T * H", tile="T: 1, H: 1"),),
     flops="3 * T * H * D",
     rtol=1e-5,
     requires=ROTATED,
+    table=turns,
 )
 def rope(
     x: A,
@@ -53,16 +70,11 @@ def rope(
 
     Positions are divided by `factor`; with `yarn` only pairs of long wavelength are, as YaRN (Peng et al. 2023,
     section 3) ramps between `fast` and `slow` turns over `original` positions. cos and sin are multiplied by
-    `magnitude`. Angles are computed in float64. With sections (interleaved M-RoPE of text, whose three position
-    components are equal) only pairs j < 3 * the section number j % 3 turn.
+    `magnitude`, computed in float64 and rounded (`turns`). With sections (interleaved M-RoPE of text, whose three
+    position components are equal) only pairs j < 3 * the section number j % 3 turn.
     """
-    speed = rotation_speeds(base, width, factor, yarn, original, fast, slow)
-    if section_t or section_h or section_w:
-        speed = np.where(turning(width // 2, (section_t, section_h, section_w)), speed, 0)
-    if factors is not None:
-        speed = speed / factors.astype(np.float64)
-    angle = (int(pos[0]) + np.arange(x.shape[0], dtype=np.float64))[:, None, None] * speed
-    cos, sin = (np.cos(angle) * magnitude).astype(np.float32), (np.sin(angle) * magnitude).astype(np.float32)
+    given = {name: value for name, value in locals().items() if name not in ("x", "pos")}
+    cos, sin = turns(int(pos[0]), len(x), given).transpose(2, 0, 1)[:, :, None]
     half = width // 2
     first, second = (
         (slice(0, width, 2), slice(1, width, 2)) if pairs == "adjacent" else (slice(half), slice(half, width))
@@ -72,6 +84,19 @@ def rope(
     y[..., first] = a * cos - b * sin
     y[..., second] = a * sin + b * cos
     return y
+
+
+@lru_cache(maxsize=256)
+def _turns(block: int, settings: tuple[Any, ...], factors: bytes) -> A:
+    """f32[BLOCK, P, 2] of positions BLOCK * block and on, `settings` being those of SETTINGS."""
+    base, width, factor, yarn, original, fast, slow, magnitude, *sections = settings
+    speed = rotation_speeds(base, width, factor, yarn, original, fast, slow)
+    if any(sections):
+        speed = np.where(turning(width // 2, tuple(sections)), speed, 0)
+    if factors:
+        speed = speed / np.frombuffer(factors, np.float32).astype(np.float64)
+    angle = np.arange(BLOCK * block, BLOCK * (block + 1), dtype=np.float64)[:, None] * speed
+    return np.stack([np.cos(angle) * magnitude, np.sin(angle) * magnitude], axis=-1).astype(np.float32)
 
 
 def turning(pairs: int, sections: tuple[int, int, int]) -> A:
@@ -99,7 +124,7 @@ def rotation_speeds(base: float, width: int, factor: float, yarn: int, original:
 
 @op(
     "k: f32[T, G, D], v: f32[T, G, D], kc: state S[C, G, D], vc: state S[C, G, D], pos: i32[1] -> kc, vc",
-    kernels=(Kernel("store", groups="T * G"),),
+    kernels=(Kernel("store", groups="T * G", tile="T: 1, G: 1"),),
     reads="4 * T * G * D",
 )
 def store(k: A, v: A, kc: A, vc: A, pos: A) -> tuple[A, A]:
@@ -120,8 +145,9 @@ rope_store = fused(
     """,
     (rope, store),
     doc="Rotate q and k and write k and v to the cache, in one launch.",
-    kernels=(Kernel("rope_store", groups="T * (H + G)"),),
+    kernels=(Kernel("rope_store", groups="T * (H + G)", tile="T: 1, H: 1 | T: 1, G: 1"),),
     flops="3 * T * (H + G) * D",
     reads="4 * T * (H + 2 * G) * D",
     requires=ROTATED,
+    table=turns,
 )

@@ -16,13 +16,12 @@ from graphrun.planner.select import dimensions
 Slots = Mapping[Value, Slot]
 
 
-def build_program(graph: Graph, target: Target, nodes: int) -> Program:
-    """The program of a lowered graph; `nodes` is how many the graph had before. Raises ProgramError."""
+def build_program(graph: Graph, target: Target, source: Graph, exact: bool) -> Program:
+    """The program of a lowered graph; `source` is the graph before any pass. Raises ProgramError."""
     calls = [n for n in graph.nodes if not n.op.view]
     segment = segments(calls)
     needed = arena.buffers(graph, calls, segment)
     slots, size = arena.place(needed)
-    arena.check(slots, size)
     slot_of = {s.value: s for s in slots}
     return Program(
         name=graph.name,
@@ -34,11 +33,13 @@ def build_program(graph: Graph, target: Target, nodes: int) -> Program:
         slots=slots,
         arena=size,
         bound=arena.bound(needed),
-        nodes=nodes,
+        nodes=len(source.nodes),
         inputs=graph.inputs,
         outputs={name: _operand(value, slot_of) for name, value in graph.outputs.items()},
         weights=tuple(dict.fromkeys(v for n in calls for v in n.reads if v.kind == "weight")),
         states=tuple(dict.fromkeys(v.state for n in calls for v in n.reads if v.state is not None)),
+        graph=source,
+        exact=exact,
     )
 
 

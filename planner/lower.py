@@ -12,6 +12,7 @@ from graphrun.core.program import Program
 from graphrun.core.target import Target
 from graphrun.planner.absorb import absorb
 from graphrun.planner.build import build_program
+from graphrun.planner.check import check
 from graphrun.planner.context import Context
 from graphrun.planner.dedupe import dedupe
 from graphrun.planner.expand import expand
@@ -35,15 +36,17 @@ def lower(
     """The program of a graph on a machine, or the graph as it is after the pass named `until`.
 
     With `exact`, activations are not rounded. The graph is verified after every pass. Raises GraphError for an op
-    that cannot be computed, ProgramError for a plan that cannot be.
+    that cannot be computed, ProgramError for a plan that cannot be or a program that a check refuses.
     """
     if until is not None and until not in STAGES:
         hint = did_you_mean(until, STAGES) or f"the passes are {', '.join(STAGES)}"
         raise UsageError(f"there is no pass '{until}'", hint)
-    context, nodes = Context(ops, target, exact), len(graph.nodes)
+    context, source = Context(ops, target, exact), graph
     for run in PASSES:
         graph = run(graph, context)
         graph.verify()
         if run.__name__ == until:
             return graph
-    return build_program(graph, target, nodes)
+    program = build_program(graph, target, source, exact)
+    check(program, ops)
+    return program

@@ -47,7 +47,7 @@ def dimensions(
 ) -> Mapping[str, int]:
     """Sizes of an op's dimension letters and whole-number attributes; T is always among them.
 
-    `types` are those of the inputs, None for an absent one. The key "..." has the product of leading dimensions.
+    `types` are those of the inputs, None for an absent one. "..." and "rows" are the product of leading dimensions.
     """
     return _dimensions(op, types, tuple(attrs.items()), tokens)
 
@@ -60,7 +60,8 @@ def _dimensions(
     binding = op.signature.bind({name: t for name, t in pairs if t is not None})
     sizes = binding.dims | {name: value for name, value in attrs if isinstance(value, int)}
     rows = binding.lead[0] if binding.lead else tokens
-    return {"T": sizes.get("R", rows), "...": math.prod(binding.lead or ())} | sizes
+    lead = math.prod(binding.lead or ())
+    return {"T": sizes.get("R", rows), "...": lead, "rows": lead} | sizes
 
 
 def _weight(node: Node) -> str | None:

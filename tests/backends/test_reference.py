@@ -157,15 +157,62 @@ class TestWhatAStepTells:
         runner, program = runner_of(model), model.program()
         runner.step(program, [5], 0)
         for index, call in enumerate(program.calls):
-            stored = {o.value.name: o.type for o in call.stored if o.place == "arena"}
             found = runner.buffers(index)
-            assert found.keys() == stored.keys()
-            assert all(found[n].shape == t.shape for n, t in stored.items() if t.dtype.name != "q8")
+            assert found.keys() == call.named.keys()
+            for name, operand in call.named.items():
+                shape = operand.type.shape
+                assert found[name].shape == (shape if operand.place == "arena" else (1, *shape[1:]))
         last = next(i for i, c in enumerate(program.calls) if "logits" in {o.value.name for o in c.stored})
         logits = runner.buffers(last)["logits"]
         assert logits.tobytes() == runner.read("logits").tobytes()
         logits[:] = 0
         assert runner.buffers(last)["logits"].any()
+
+    @pytest.mark.parametrize("tokens", [1, 8, 64])
+    def test_seeing_a_step_again_leaves_what_one_run_leaves(self, tokens: int) -> None:
+        """In order, out of order, up to any call, and with states that a step reads and overwrites."""
+        plain, seen = opened("qwen35-k.Q4_K_M"), opened("qwen35-k.Q4_K_M")
+        step = "decode" if tokens == 1 else "score"
+        program, slot = plain.program(step, tokens), 0
+        for start in range(3):
+            ids = [(7 * start + i) % 320 for i in range(tokens)]
+            for model in (plain, seen):
+                model.runner.step(model.program(step, tokens), ids, start * tokens, slot)
+            logits = plain.runner.read("logits")
+            last = len(program.calls) - 1
+            again = [seen.runner.buffers(i) for i in (*range(last // 2), last, 3, 2)]
+            if start == 1:
+                assert seen.runner.first_bad_call(seen.program(step, tokens), ids, start * tokens, slot) is None
+            assert all(np.array_equal(again[-1][n], a) for n, a in again[2].items())
+            assert again[2].keys() == program.calls[2].named.keys()
+            assert seen.runner.read("logits").tobytes() == logits.tobytes()
+            for name, memory in runner_of(plain).states.items():
+                assert np.array_equal(memory, runner_of(seen).states[name]), name
+            slot = (slot + tokens - 1) % plain.rollback
+
+    def test_quantised_results_are_values(self) -> None:
+        model = opened("llama-s.Q4_0")
+        runner, program = runner_of(model), model.program()
+        runner.step(program, [5], 0)
+        index = next(i for i, c in enumerate(program.calls) if c.label == "rms_norm+quantize")
+        (found,) = runner.buffers(index).values()
+        assert found.shape == (1, 64) and 0.5 < np.abs(found).max() < 100
+        assert len(np.unique(np.round(found / np.abs(found[:, :32]).max() * 127, 3)[:, :32] % 1)) == 1
+
+    def test_the_first_bad_call_of_a_state(self) -> None:
+        """The second look starts from the states that the step began with, and leaves them as one run does."""
+        model = opened("qwen35-k.Q4_K_M")
+        runner, program = runner_of(model), model.program()
+        runner.step(program, [5], 0)
+        before = {name: memory.copy() for name, memory in runner.states.items()}
+        name = next(s.name for s in program.states if s.discipline == "snapshot")
+        runner.states[name][0, 0, 0, 0] = np.nan
+        runner.step(program, [6], 1)
+        index = runner.first_bad_call(program, [6], 1)
+        assert index is not None and program.calls[index].scope == name.rsplit(".", 1)[0]
+        for state, memory in runner.states.items():
+            if state != name and not state.startswith(tuple("123")):
+                assert np.isfinite(memory).all() and memory.shape == before[state].shape
 
     def test_buffers_are_the_model_s_values(self) -> None:
         """What the first call stores is the embedding's row."""

@@ -88,6 +88,33 @@ class TestRun:
             assert match and int(match[1]) == 95 - first
             assert float(match[2]) == pytest.approx(nll[first:].mean(), rel=1e-5)
 
+    @pytest.mark.parametrize("sampling", [(), ("--temp", 0.8, "--repeat-penalty", 1.2, "-s", 3)])
+    def test_drafts_change_nothing_but_the_last_line(self, sampling: tuple[object, ...]) -> None:
+        hybrid, dflash = (GOLDEN / "models" / f"{n}.gguf" for n in ("qwen35-mtp.Q4_0", "dflash.Q8_0"))
+        for model, drafts in (
+            (MODEL, ("--lookup",)),
+            (hybrid, ("--draft", 3, "--draft-pmin", 0)),
+            (hybrid, ("--mtp", hybrid, "--lookup")),
+            (hybrid, ("--dflash", dflash)),
+        ):
+            command = ("run", model, "--tokens", "5,6,7,5,6,7,5,6", "-n", 12, "--ignore-eos", *sampling)
+            result = call(*command, *drafts)
+            assert result.exit_code == 0 and result.stdout == good(*command)
+            line = r".*; drafts (\d+) of (\d+) accepted, [\d.]+ tokens a step"
+            match = re.fullmatch(line, result.stderr.splitlines()[-1])
+            assert match and int(match[1]) <= int(match[2]), result.stderr
+            assert int(match[2]) > 0 or "--draft-pmin" not in drafts
+
+    def test_drafts_that_cannot_be(self) -> None:
+        for options, message in (
+            (("--draft", 3), "has no MTP layer to draft with"),
+            (("--draft", 16), "--draft 16 makes no sense: it must be between 1 and 15"),
+            (("--lookup", "--dump-logits", "x"), "--dump-logits runs one token a step"),
+            (("--dflash", MODEL), "a drafter's is 'dflash'"),
+        ):
+            result = call("run", MODEL, "-p", "in the", *options)
+            assert result.exit_code == (1 if "--dflash" in options else 2) and message in result.stderr
+
     def test_nothing_to_generate(self) -> None:
         result = call("run", MODEL, "-p", "in the", "-n", 0)
         assert (result.exit_code, result.stdout) == (0, "")

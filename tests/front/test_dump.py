@@ -15,6 +15,7 @@ from graphrun.core.program import Program
 from graphrun.core.types import tensor
 from graphrun.dump import graph_dot, graph_text, program_dot, program_json, program_text
 from graphrun.ops import OPS
+from graphrun.planner.certificate import lock
 from graphrun.planner.lower import lower
 from graphrun.timeline import timeline_svg, timeline_text
 
@@ -23,8 +24,8 @@ GRAPH = llama(2, embd=256, heads=8, ff=512, dtype="q8_0", types=TYPES)
 PROGRAM = lower(GRAPH, OPS, MACHINE)
 EMPTY = lower(Builder().graph(), OPS, MACHINE)
 
-LAYER = """\
-44 nodes -> 24 calls, 22 segments, arena 5888 bytes, 25 buffers
+LAYER = f"""\
+44 nodes -> 24 calls, 22 segments, arena 5888 bytes, 25 buffers, lock {lock(PROGRAM)}
  1   0.attention  rms_norm+quantize  @00900 q8[1, 256]  <-  @00500, norm:f32  1 wg  0.0 MB  hand.yaml:2
  2|  0.attention  gemv_q4_k          @00000 f32[1, 320]  <-  @00900, wq+wk:q4_k  40 wg  0.0 MB  hand.yaml:3
  2|  0.attention  gemv_q6_k          @00d00 f32[1, 64]  <-  @00900, wv:q6_k  8 wg  0.0 MB  hand.yaml:9
@@ -171,7 +172,7 @@ def test_timeline_text_fits_its_width_and_fills_what_is_used(width: int) -> None
 
 
 def test_programs_without_calls_can_be_shown() -> None:
-    assert program_text(EMPTY) == "0 nodes -> 0 calls, 0 segments, arena 0 bytes, 0 buffers\n"
+    assert program_text(EMPTY) == f"0 nodes -> 0 calls, 0 segments, arena 0 bytes, 0 buffers, lock {lock(EMPTY)}\n"
     assert json.loads(program_json(EMPTY))["calls"] == []
     assert "arena 0 bytes" in timeline_text(EMPTY)
     assert ElementTree.fromstring(timeline_svg(EMPTY)) is not None

@@ -9,6 +9,7 @@ import pytest
 import tiny
 
 from graphrun import load, repl
+from graphrun.drafting import Drafting
 from graphrun.generate import Generation
 from graphrun.model import Model
 from graphrun.repl import Conversation, keep, talk
@@ -49,6 +50,19 @@ def test_a_later_turn_is_what_a_new_session_answers(model: Model, system: str | 
     assert talked.turns[-1] == {"role": "assistant", "content": fresh}
     assert [t["role"] for t in talked.turns] == ["user", "assistant"] * 2
     assert len(second.prompt) < len(ids) and len(first.prompt) + len(second.prompt) < 2 * len(ids)
+
+
+def test_drafts_change_no_turn(model: Model) -> None:
+    """Also after an answer that was left off in the middle of drafts."""
+    answers = []
+    for drafting in (Drafting(), Drafting(lookup=True)):
+        talked = Conversation(model, Sampling(), 24, drafting=drafting)
+        for text in ("in the in the in the", "and in the in the"):
+            talked.ask(text)
+        generation = Generation(talked.session, [5, 6, 7, 5, 6, 7, 5], 30, Sampling())
+        next(iter(generation))
+        answers.append([*talked.turns, talked.session.tokens, talked.ask("in the in the").ids, talked.session.tokens])
+    assert answers[0] == answers[1]
 
 
 def test_keep_leaves_a_token_to_run(model: Model) -> None:

@@ -1,6 +1,7 @@
-"""Prove the integer core: `python -m tests.prove [--require-all] [--no-mutants] [LAW ...]`.
+"""Prove the integer core: `python -m tests.prove [--require-all] [--no-mutants] [--record] [LAW ...]`.
 
 Prints a line per law, which parts ran and which were skipped for want of a program, and `N passed, N failed`.
+Fails if core/proved.json, which `graphrun verify` shows, does not say what was proved.
 """
 
 from __future__ import annotations
@@ -64,10 +65,11 @@ def _vectors(panel: solvers.Panel) -> Iterator[Callable[[], Proof]]:
         yield partial(check, name, command)
 
 
-def _plan(panel: solvers.Panel) -> Iterator[Callable[[], Proof]]:
-    from .programs import prove_plan
+def _checks(panel: solvers.Panel) -> Iterator[Callable[[], Proof]]:
+    from .programs import FILES, prove_file
 
-    yield prove_plan
+    for name in FILES:
+        yield partial(prove_file, name)
 
 
 def _theorems(panel: solvers.Panel) -> Iterator[Callable[[], Proof]]:
@@ -83,10 +85,11 @@ def _mutation(panel: solvers.Panel) -> Iterator[Callable[[], Proof]]:
     yield partial(score, panel)
 
 
-def _plan_mutants(panel: solvers.Panel) -> Iterator[Callable[[], Proof]]:
-    from .programs import reject_plan_mutants
+def _check_mutants(panel: solvers.Panel) -> Iterator[Callable[[], Proof]]:
+    from .programs import MUTANTS, reject_mutants
 
-    yield reject_plan_mutants
+    for name in MUTANTS:
+        yield partial(reject_mutants, name)
 
 
 def parts(names: list[str], with_mutants: bool) -> list[Part]:
@@ -102,10 +105,10 @@ def parts(names: list[str], with_mutants: bool) -> list[Part]:
         Part("laws", lacks, _laws(names)),
         Part("header", lacks + reader + compiler, _header),
         Part("vectors", reader + compiler, _vectors),
-        Part("plan", why3, _plan),
+        Part("checks", why3, _checks),
         Part("theorems", [p for p in programs if p == "coqc"], _theorems),
         Part("mutation", lacks, _mutation),
-        Part("plan mutants", why3, _plan_mutants),
+        Part("check mutants", why3, _check_mutants),
     ]
     if names:
         return every[:1]
@@ -118,10 +121,14 @@ def _compiler() -> bool:
     return compilers()[0][0] != "zig cc" or importlib.util.find_spec("ziglang") is not None
 
 
-def run(wanted: Iterable[Part], require_all: bool) -> int:
-    """Run the parts and print the table; the number of failures."""
+def run(wanted: Iterable[Part], require_all: bool, *, compared: bool = False, renew: bool = False) -> int:
+    """Run the parts and print the table; the number of failures.
+
+    A whole run is compared with the committed record, or with `renew` becomes it.
+    """
     panel = solvers.Panel()
     passed = failed = 0
+    proofs: dict[str, list[Proof]] = {}
     ran: list[str] = []
     skipped: list[str] = []
     print("law | method | solvers | seconds")
@@ -134,14 +141,30 @@ def run(wanted: Iterable[Part], require_all: bool) -> int:
             ran.append(part.name)
             for job in part.results(panel):
                 proof = _timed(job)
+                proofs.setdefault(part.name, []).append(proof)
                 passed, failed = passed + proof.stands, failed + (not proof.stands)
                 _print(proof)
+        if compared:
+            proof = _timed(partial(_recorded, proofs, renew, not failed and not skipped))
+            passed, failed = passed + proof.stands, failed + (not proof.stands)
+            _print(proof)
     finally:
         panel.close()
     print(f"ran: {', '.join(ran) or 'nothing'}")
     print(f"skipped: {', '.join(skipped) or 'nothing'}")
     print(f"{passed} passed, {failed} failed")
     return failed
+
+
+def _recorded(proofs: dict[str, list[Proof]], renew: bool, whole: bool) -> Proof:
+    from . import record
+
+    if renew and whole:
+        record.write(record.record(proofs))
+    proof = record.compare(proofs)
+    if renew and not whole:
+        proof.failures.append("not recorded: a part failed or was skipped")
+    return proof
 
 
 def _timed(job: Callable[[], Proof]) -> Proof:
@@ -167,8 +190,10 @@ def main() -> None:
     parser.add_argument("laws", nargs="*", help="prove only these laws")
     parser.add_argument("--require-all", action="store_true", help="a missing program is a failure")
     parser.add_argument("--no-mutants", action="store_true", help="leave the mutation score out")
+    parser.add_argument("--record", action="store_true", help="write core/proved.json if every part passes")
     given = parser.parse_args()
-    sys.exit(bool(run(parts(given.laws, not given.no_mutants), given.require_all)))
+    wanted = parts(given.laws, not given.no_mutants)
+    sys.exit(bool(run(wanted, given.require_all, compared=not given.laws, renew=given.record)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,182 @@
+"""The C kernels as shared libraries: compiled at first use, kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata, resources
+from importlib.util import find_spec
+from pathlib import Path
+
+from graphrun.core.errors import BackendError
+
+FLAGS = (
+    "-std=gnu11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-sanitize=all",
+    "-Wall",
+    "-Wno-unused-function",
+    "-Wno-psabi",
+)
+OLDEST_GCC = 12  # the first with _Float16 and the vector operations that kernels use
+INSTALL = "pip install ziglang brings a compiler; --backend numpy needs none"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A library: its source, and flags for the instruction set as zig and as other compilers spell them."""
+
+    name: str
+    source: str
+    zig: str = ""
+    march: tuple[str, ...] = ()
+
+
+ENGINE = Unit("engine", "library.c")
+_X86 = (
+    Unit("generic", "kernels.c", "baseline", ("-march=x86-64",)),
+    Unit("avx2", "kernels.c", "x86_64_v3", ("-march=x86-64-v3",)),
+    Unit("avxvnni", "kernels.c", "x86_64_v3+avxvnni", ("-march=x86-64-v3", "-mavxvnni")),
+    Unit("avx512", "kernels.c", "x86_64_v4+avx512vnni", ("-march=x86-64-v4", "-mavx512vnni")),
+)
+# Instruction sets by their number in kernels/cpu/engine.c, better ones last.
+SETS = _X86 if platform.machine().lower() in ("x86_64", "amd64") else (Unit("generic", "kernels.c"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """How to call a C compiler; `version` is part of what a library is cached by."""
+
+    command: tuple[str, ...]
+    version: str
+    zig: bool
+
+    def flags(self, unit: Unit) -> tuple[str, ...]:
+        if not self.zig:
+            return (*(f for f in FLAGS if "sanitize" not in f), *unit.march)
+        return (*FLAGS, f"-mcpu={unit.zig}") if unit.zig else FLAGS
+
+
+@lru_cache(maxsize=1)
+def compiler() -> Compiler:
+    """The compiler of the package ziglang, else the system's clang or gcc; BackendError if there is none."""
+    if find_spec("ziglang") is not None:
+        return Compiler((sys.executable, "-m", "ziglang", "cc"), f"ziglang {metadata.version('ziglang')}", True)
+    found = []
+    for name in ("clang", "cc", "gcc"):
+        path = shutil.which(name)
+        if path is None:
+            continue
+        line = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.split("\n")[0]
+        if "clang" in line or _gcc_major(path) >= OLDEST_GCC:
+            return Compiler((path,), line, False)
+        found.append(line)
+    reason = f"{found[0]} is too old" if found else "there is no C compiler"
+    raise BackendError(f"the native backend cannot be built: {reason}", INSTALL)
+
+
+def _gcc_major(path: str) -> int:
+    text = subprocess.run([path, "-dumpversion"], capture_output=True, text=True, check=False).stdout
+    return int(text.split(".")[0]) if text[:1].isdigit() else 0
+
+
+def library(unit: Unit, *, cache: Path | None = None, say: Say | None = None) -> Path:
+    """The shared library of a unit; compiles it, which `say` is told, unless it is in the cache or the package.
+
+    Raises BackendError with the compiler's first lines where that fails.
+    """
+    shipped = resources.files("graphrun.kernels") / "prebuilt" / f"{unit.name}-{source_hash()}{_suffix()}"
+    if isinstance(shipped, Path) and shipped.is_file():
+        return shipped
+    tool = compiler()
+    folder = cache or cache_folder()
+    facts = (source_hash(), unit.name, *tool.flags(unit), tool.version, platform.system(), platform.machine())
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:20]
+    target = folder / f"{unit.name}-{key}{_suffix()}"
+    if target.is_file():
+        return target
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder / f"{unit.name}.lock"):
+            if not target.is_file():
+                if say:
+                    say(f"compiling {unit.name} kernels with {tool.version}")
+                compile_to(target, unit, tool)
+    except OSError as error:
+        raise BackendError(f"the native backend cannot be built: {error}", INSTALL) from None
+    return target
+
+
+def compile_to(target: Path, unit: Unit, tool: Compiler, extra: tuple[str, ...] = ()) -> None:
+    """Compile a unit under a temporary name and move it to `target`; raises BackendError."""
+    with resources.as_file(resources.files("graphrun.kernels")) as kernels, _folder(target.parent) as temporary:
+        made = temporary / target.name
+        command = [*tool.command, *tool.flags(unit), *extra, str(kernels / "cpu" / unit.source), "-o", str(made), "-lm"]
+        environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache_folder() / "zig")}
+        done = subprocess.run(
+            [*command, "-lpthread"], capture_output=True, text=True, env=environment, cwd=temporary, check=False
+        )
+        if done.returncode != 0 or not made.is_file():
+            lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
+            detail = "\n  ".join(lines[:5]) or f"exit status {done.returncode}"
+            raise BackendError(f"compiling {unit.source} ({unit.name}) failed:\n  {detail}", INSTALL)
+        os.replace(made, target)
+
+
+@lru_cache(maxsize=1)
+def source_hash() -> str:
+    """A digest of every file that a library is made of."""
+    root = resources.files("graphrun.kernels")
+    digest = hashlib.sha256()
+    for folder in (root, root / "cpu"):
+        for file in sorted((f for f in folder.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Where this system keeps a user's caches."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "graphrun"
+
+
+def _suffix() -> str:
+    return ".dll" if sys.platform == "win32" else ".dylib" if sys.platform == "darwin" else ".so"
+
+
+@contextmanager
+def _folder(parent: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=parent, prefix="build-") as name:
+        yield Path(name)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process compiles; where files cannot be locked several may, and the last one's result stays."""
+    with path.open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except ImportError:
+            pass
+        yield

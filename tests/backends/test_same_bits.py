@@ -1,0 +1,57 @@
+"""The native backend computes the bits of the numpy backend: whole models, exact activations, and long texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import GOLDEN
+
+from graphrun import load
+from graphrun.model import Activations, Model
+
+A = np.ndarray[Any, Any]
+MODELS = json.loads((GOLDEN / "manifest.json").read_text())["models"]
+DENSE = sorted(n for n in MODELS if n.endswith((".F32", ".F16", ".BF16")))
+PROMPT = [504, 3575, 282, 4649, 314]
+LENGTH, CHUNK = 256, 64
+
+
+def opened(path: Path, backend: str, activations: Activations = "q8") -> Model:
+    return load(path, backend=backend, activations=activations, context=512)
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_exact_activations(name: str) -> None:
+    """f32 weights are summed in one order, so that there is nothing to tolerate; chunks of all kinds."""
+    path = GOLDEN / MODELS[name]["file"]
+    if not path.exists():
+        pytest.skip(f"no {path.name}")
+    tokens = [int(t) for t in np.random.default_rng(0).integers(3, 250, 60)]
+    rows = []
+    for backend in ("native", "numpy"):
+        session = opened(path, backend, "exact").session()
+        parts = [session.score(part) for part in (tokens[:1], tokens[1:7], tokens[7:40], tokens[40:])]
+        rows.append(np.stack([row for part in parts for row in part]))
+    assert np.array_equal(rows[0], rows[1])
+
+
+def test_text_of_a_real_model(smollm: Path) -> None:
+    """The native backend's greedy text of SmolLM2 is numpy's, and all logits of every position have the same bits.
+
+    numpy reads the text in chunks, which gives the bits of single tokens (see test_smollm.py).
+    """
+    session = opened(smollm, "native").session()
+    logits, text = [session.prefill(PROMPT)], []
+    for _ in range(LENGTH):
+        text.append(int(np.argmax(logits[-1])))
+        logits.append(session.decode(text[-1]))
+    reader, whole, rows = opened(smollm, "numpy").session(), PROMPT + text, []
+    for start in range(0, len(whole), CHUNK):
+        rows += list(reader.score(whole[start : start + CHUNK]))
+    expected = np.stack(rows[len(PROMPT) - 1 :])
+    assert expected[:-1].argmax(axis=1).tolist() == text
+    assert np.array_equal(np.stack(logits), expected)
