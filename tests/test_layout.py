@@ -60,11 +60,11 @@ def test_packages_are_flat() -> None:
     assert [p for top in FOLDERS.values() for p in (ROOT / top).rglob("*.py") if p.parent.name != top] == []
 
 
-def test_graph_files_and_kernels_are_installed() -> None:
+def test_data_files_are_installed() -> None:
     for package, folder in FOLDERS.items():
         patterns = SETUPTOOLS["package-data"].get(package, ())
         installed = {p for pattern in patterns for p in (ROOT / folder).glob(pattern)}
-        assert {p for p in (ROOT / folder).rglob("*.*") if p.suffix in (".yaml", ".h", ".c")} == installed
+        assert {p for p in (ROOT / folder).rglob("*.*") if p.suffix in (".yaml", ".h", ".c", ".json")} == installed
 
 
 def test_files_are_short() -> None:

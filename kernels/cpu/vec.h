@@ -73,38 +73,17 @@ INLINE float max8(v8 x) {
   return m;
 }
 
-// The functions of core/fmath.py, step by step: products and sums are rounded one by one and never fused.
-INLINE v8 exp8(v8 x) {
-  const v8 whole = all8(12582912.0f);
-  x = pick8((i8)(x < all8(-104.0f)), all8(-104.0f), x);
-  x = pick8((i8)(x > all8(89.0f)), all8(89.0f), x);
-  const v8 shifted = x * all8(0x1.715476p+0f) + whole, n = shifted - whole;
-  v8 r = x - n * all8(355.0f / 512);
-  r = r - n * all8(-0x1.bd0106p-13f);
-  v8 p = r * all8(0x1.a151bcp-13f);
-  p = (p + all8(0x1.6d4366p-10f)) * r;
-  p = (p + all8(0x1.1110c6p-7f)) * r;
-  p = (p + all8(0x1.5554e8p-5f)) * r;
-  p = (p + all8(0x1.555556p-3f)) * r;
-  p = (p + all8(0.5f)) * (r * r);
-  p = p + r + all8(1.0f);
-  const i8 exponent = (i8)shifted - (i8)whole, half = exponent >> 1; // in two steps, for results that are subnormal
-  p = p * (v8)((half + 127) << 23);
-  return p * (v8)((exponent - half + 127) << 23);
-}
-INLINE v8 gated8(v8 x, v8 gate) { return x / (exp8(-gate) + all8(1.0f)); } // x / (1 + exp(-gate))
-INLINE v8 softplus8(v8 x) {                                               // log(1 + exp(x))
-  const v8 u = exp8((v8)((i8)x | all8i((int32_t)0x80000000)));
-  v8 s = u / (all8(2.0f) + u);
-  const v8 z = s * s;
-  v8 p = z * all8(0x1.dbf2aep-4f);
-  p = (p + all8(0x1.bc7b44p-4f)) * z;
-  p = (p + all8(0x1.24c9c2p-3f)) * z;
-  p = (p + all8(0x1.9998d2p-3f)) * z;
-  p = (p + all8(0x1.555556p-2f)) * z;
-  s = s + s;
-  return pick8((i8)(x > all8(0)), x, all8(0)) + (p * s + s);
-}
+// exp8, gated8, softplus8.
+#define FM_F v8
+#define FM_I i8
+#define FM_ALL(x) all8(x)
+#define FM_ALLI(x) all8i(x)
+#define FM_BITS(x) ((i8)(x))
+#define FM_FLOAT(i) ((v8)(i))
+#define FM_PICK(condition, a, b) pick8((i8)(condition), a, b)
+#define FM_NAME(function) function##8
+#define FM_INLINE INLINE
+#include "../fmath.h"
 
 // Quantise block b of a row of nb blocks: 32 nb int8, then nb f32 d, then nb sums. Not a number in, not a number out.
 static inline void quantise_block(const float *x, uint8_t *row, uint32_t nb, uint32_t b) {

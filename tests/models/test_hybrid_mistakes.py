@@ -12,6 +12,7 @@ from hybrid import LIMIT, RECORDS, Files, error, exact, mtp_rows, tokens
 from models.test_mistakes import changed, given, interleaved_heads
 
 from graphrun import backends
+from graphrun.core.fmath import silu
 from graphrun.core.gguf import ModelFile
 from graphrun.core.op import Op
 from graphrun.draft import DFlashDrafter, MtpDrafter
@@ -72,7 +73,7 @@ def unscaled(rule: Body) -> Body:
 
 def gate_inside(norm: Body) -> Body:
     def wrong(o: A, z: A, w: A, eps: float) -> Any:
-        return norm(o=o * delta.silu(z).reshape(o.shape), z=np.full_like(z, 50), w=w, eps=eps) / 50
+        return norm(o=o * silu(z).reshape(o.shape), z=np.full_like(z, 50), w=w, eps=eps) / 50
 
     return wrong
 

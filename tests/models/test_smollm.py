@@ -19,7 +19,7 @@ A = np.ndarray[Any, Any]
 DATA = GOLDEN / "smollm"
 RECORD = json.loads((DATA / "smollm.json").read_text())
 TEXT = json.loads((DATA / "tokens.json").read_text())["text_ids"]
-MARGIN = {"Q4_1": 0.1, "Q8_0": 0.1, "Q4_0": 0.14}  # one lead of 0.131 is 0.005 with exact activations
+MARGIN = 0.3
 
 
 @pytest.fixture(scope="module", params=["Q4_1", "Q8_0", "Q4_0"])
@@ -30,9 +30,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def model(kind: str, smollm: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
     if kind == "Q4_1":
-        return load(smollm)
+        return load(smollm, backend="auto")
     target = tmp_path_factory.mktemp("smollm") / f"{kind}.gguf"
-    return load(requantise(smollm, target, GGMLQuantizationType[kind]))
+    return load(requantise(smollm, target, GGMLQuantizationType[kind]), backend="auto")
 
 
 def log_probabilities(rows: A, following: list[int]) -> A:
@@ -66,22 +66,23 @@ def test_perplexity(kind: str, model: Model) -> None:
 
 @pytest.mark.parametrize("prompt", range(5))
 def test_greedy_text(kind: str, model: Model, prompt: int) -> None:
-    """The text is llama.cpp's, up to a first token that llama.cpp chose by a lead of at most MARGIN.
+    """After every prefix of llama.cpp's text the best token is llama.cpp's, wherever its lead exceeds MARGIN.
 
-    Activations are rounded by another rule there, which moves logits by some tenths.
+    Both engines round activations, by other rules, which moves a difference of two logits by up to 0.3; so small a
+    lead decides nothing, but few of the tokens have one.
     """
     record = RECORD["files"][kind]["greedy"][prompt]
     start, ids = record["prompt_ids"], record["ids"]
     rows = np.stack(list(model.session().score(start + ids[:-1])))[len(start) - 1 :]
-    differing = np.nonzero(rows.argmax(axis=1) != np.array(ids))[0]
-    assert differing.size == 0 or record["margins"][differing[0]] <= MARGIN[kind]
-    assert differing.size <= len(ids) // 8
+    equal = rows.argmax(axis=1) == np.array(ids)
+    assert equal[np.array(record["margins"]) > MARGIN].all()
+    assert equal.sum() >= len(ids) - 6
 
 
-def test_decode_equals_score(model: Model) -> None:
-    """Tokens one by one, in a chunk, and as a verify give the same bits."""
-    tokens = TEXT[:12]
-    batch = np.stack(list(model.session().score(tokens)))
-    one = model.session()
-    single = np.stack([one.decode(t) for t in tokens])
+def test_numpy_gives_the_same_bits(model: Model) -> None:
+    """In a chunk on the numpy backend, and one by one on the fastest: equal logits."""
+    tokens = TEXT[:24]
+    session = model.session()
+    single = np.stack([session.decode(t) for t in tokens])
+    batch = np.stack(list(load(model.file.path, backend="numpy").session().score(tokens)))
     assert np.array_equal(batch, single)

@@ -12,18 +12,15 @@ import pytest
 from damage import double_write, overlap, uncovered, with_call, without_barrier
 from handmade import MACHINE, Builder, delta, gated_attention, llama
 
-from graphrun.core import ie
 from graphrun.core.errors import ProgramError
 from graphrun.core.ir import Graph
-from graphrun.core.op import Kernel
+from graphrun.core.op import Kernel, fused
 from graphrun.core.program import Operand, Program
 from graphrun.core.types import tensor
 from graphrun.ops import OPS
-from graphrun.planner import check_lists
 from graphrun.planner.check import check
 from graphrun.planner.check_access import accesses
 from graphrun.planner.check_races import check_races
-from graphrun.planner.check_tiles import check_tiles
 from graphrun.planner.check_values import check_values
 from graphrun.planner.lower import lower
 
@@ -162,35 +159,6 @@ def _offsets(shape: tuple[int, ...], strides: tuple[int, ...]) -> set[int]:
     return {o + byte for o in offsets for byte in range(4)}
 
 
-def test_tiles_of_products_are_those_of_the_core() -> None:
-    """The declared rows of a workgroup are the ones whose cover and uniqueness are laws."""
-    for name in ("gemv", "gemv_f32"):
-        for kernel in OPS[name].kernels:
-            assert f"M: {ie.ie_rows_per_wg()}" in kernel.tile
-    for rows in (1, 7, 8, 9, 64, 1000):
-        lo = [ie.ie_gemv_row(g, 0) for g in range(ie.ie_gemv_ngroups(rows))]
-        assert check_lists.tiles_cover(lo, [min(x + ie.ie_rows_per_wg(), rows) for x in lo], rows)
-        assert lo[-1] < rows
-
-
-def test_every_kernel_says_what_its_workgroups_write() -> None:
-    """Declared tiles agree with the number of workgroups on all programs; a tile of everything takes one."""
-    for op in OPS.values():
-        for kernel in op.kernels:
-            assert kernel.tile or kernel.groups == "1", kernel.name
-    program = with_call(programs()[0], 0, kernel=Kernel("embed"), groups=1)
-    assert check_tiles(program, 0) == 1
-
-
-def test_too_few_workgroups_are_named() -> None:
-    program = lower(_llama(1), OPS, MACHINE)
-    short = with_call(program, 2, groups=program.calls[2].groups - 1)
-    assert refused(short) == (
-        "hand: call 2 (gemv_q4_k of 0.attention, dir/hand.yaml:3:7), which starts 39 workgroups where 40 tiles of"
-        " [M: 8] take 40"
-    )
-
-
 def _swapped(program: Program, index: int) -> Program:
     inputs = program.calls[index].inputs
     return with_call(program, index, inputs=(inputs[1], inputs[0], *inputs[2:]))
@@ -281,3 +249,22 @@ def test_an_access_outside_its_buffer_is_refused() -> None:
     assert re.search(r"call 1 .* reads h, bytes \d+ to \d+ of the arena, which has bytes \d+ to \d+$", refused(past))
     slots = tuple(replace(s, last=s.first) for s in program.slots)
     assert "which has no bytes of the arena in that segment" in refused(replace(program, slots=slots))
+
+
+def test_a_fused_op_may_have_views_inside() -> None:
+    head_norm = fused(
+        "head_norm",
+        "x: f32[T, N], w: f32[D], n: int, eps: float -> y: f32[T, n, N // n]",
+        "h: heads(x, n)\ny: rms_norm(h, w, eps)",
+        (OPS["heads"], OPS["rms_norm"]),
+        doc="y = each head of x, normed.",
+        kernels=(Kernel("head_norm", groups="T * n", tile="T: 1, n: 1"),),
+    )
+    b = Builder(3, ops=OPS | {"head_norm": head_norm})
+    x = b.input("x", "f32", 3, 64)
+    y = b.call("rms_norm", b.call("heads", x, n=2), b.weight("w", "f32", 32), eps=1e-5)
+    program = lower(b.graph(y=y), b.ops, MACHINE)
+    assert [c.label for c in program.calls] == ["head_norm"]
+    other = with_call(program, 0, attrs={"n": 2, "eps": 1e-6})
+    with pytest.raises(ProgramError, match="output y: call 0 .* has rms_norm where the graph"):
+        check(other, b.ops)

@@ -128,6 +128,7 @@ def reject_mutants(name: str) -> Proof:
     text = FILES[name][0].read_text(encoding="utf-8")
     parts = {what: _around(text, old) for what, (old, _) in MUTANTS[name].items()}
     changed = {what: _changed(parts[what], old, new) for what, (old, new) in MUTANTS[name].items()}
+    _config()
     with ThreadPoolExecutor(2) as pool:
         whole = list(dict.fromkeys(parts.values()))
         sound = dict(zip(whole, pool.map(partial(_judged, goal_seconds=GOAL_SECONDS), whole), strict=True))
