@@ -140,7 +140,8 @@ if hasattr(os, "register_at_fork"):
 
 def zeros(nbytes: int) -> A:
     """Zero bytes at the start of a page, in large pages where the system has them."""
-    memory = mmap.mmap(-1, max(nbytes, 1))
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    memory = mmap.mmap(-1, max(nbytes, 1), **private)  # a forked child writes copies of its own
     if nbytes >= 1 << 21 and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8, nbytes)

@@ -189,6 +189,23 @@ def test_a_forked_child_computes_too(tmp_path: Path) -> None:
     assert decoded(model, tokens).tobytes() == expected
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_has_states_of_its_own(tmp_path: Path) -> None:
+    model = opened(tiny.llama(tmp_path / "tiny.gguf"), NativeBackend(1))
+    session = model.session()
+    session.prefill([3, 4, 5])
+    before = {name: memory.copy() for name, memory in model.runner.states.items()}  # type: ignore[attr-defined]
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_decode_in_child, args=(model, [9, 8, 7, 6], queue))
+    child.start()
+    queue.get(timeout=60)
+    child.join(timeout=60)
+    for name, memory in model.runner.states.items():  # type: ignore[attr-defined]
+        assert np.array_equal(memory, before[name]), name
+
+
 LOOP = """
 import sys
 from pathlib import Path
