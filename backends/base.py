@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -52,6 +52,9 @@ class Backend(Protocol):
     """A device; it answers what it is before planning, and loads programs after."""
 
     target: Target
+
+    def beside(self, weights: Iterable[Value], states: Iterable[State]) -> int:
+        """Bytes it keeps beside packed weights and states, to be faster."""
 
     def load(
         self, file: ModelFile, weights: Sequence[Value], states: Sequence[State], progress: Progress | None = None

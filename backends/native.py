@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from graphrun.backends import engine, reference
 from graphrun.backends.abi import is_matrix
 from graphrun.backends.base import NOTHING, Given, Progress
 from graphrun.backends.build import Say
+from graphrun.backends.memory import require_room
 from graphrun.backends.pack import CHUNK_BYTES, encode, pack
 from graphrun.backends.records import command_table
 from graphrun.backends.reference import NUMPY, WeightKey, arena_view, weight_key
@@ -44,17 +45,16 @@ class NativeBackend:
         self.pool = engine.Pool(self.threads, engine.kernels(instructions, say))
         self.target = Target("native", "cpu", memory=reference.free_memory())
 
+    def beside(self, weights: Iterable[Value], states: Iterable[State]) -> int:
+        """Nothing: weights are packed once, and only so."""
+        return 0
+
     def load(
         self, file: ModelFile, weights: Sequence[Value], states: Sequence[State], progress: Progress | None = None
     ) -> NativeRunner:
         """Pack the weights and allocate the states; raises BackendError if they do not fit."""
         distinct = {weight_key(v): v for v in weights}
-        total = sum(v.type.nbytes for v in distinct.values())
-        state_bytes = sum(s.type.nbytes for s in states)
-        if total + state_bytes > self.target.memory:
-            need, have = (total + state_bytes) / 1e9, self.target.memory / 1e9
-            hint = "a smaller -c (context) needs less" if state_bytes > total / 4 else "use a smaller model"
-            raise BackendError(f"the model needs {need:.1f} GB, {have:.1f} GB of memory are available", hint)
+        require_room(self.target, distinct.values(), states)
         panels = {k: engine.Panels(v.type.dtype, v.type.shape) for k, v in distinct.items() if len(v.type.shape) == 2}
         _fill(file, [(panels[k], v.parts) for k, v in distinct.items() if k in panels], self.threads, progress)
         arrays = {k: pack(file, v.parts, v.type) for k, v in distinct.items() if k not in panels}

@@ -18,12 +18,13 @@ from graphrun.backends.abi import (
     type_letters,
     ways,
 )
-from graphrun.core.errors import BackendError
+from graphrun.core.errors import BackendError, ProgramError
 from graphrun.core.ir import dense_strides
 from graphrun.core.program import Call, Operand, Program
 from graphrun.core.signature import Tensor
 
 A = np.ndarray[Any, Any]
+INT32 = range(-(1 << 31), 1 << 31)
 Values = dict[str, int | float]
 Address = Callable[[Operand, Tensor], int]  # where an operand is; weights and arrays by the parameter's kind
 Tables = Callable[[Call], int]  # where the table of a call is whose op has one
@@ -65,6 +66,10 @@ def record(call: Call, shape: Layout, address: Address, tables: Tables) -> bytes
         _epilogue(call, epilogue, address, values)
     for attr in signature.attrs:
         value = call.attrs[attr.name]
+        if isinstance(value, int) and value not in INT32:
+            if call.op.table is None:
+                raise ProgramError(f"{call.op.name}: {attr.name} = {value} is beyond 32 bits ({call.span})")
+            value = 0  # it went into the op's table, and kernels read that
         values[attr.name] = attr.choices.index(str(value)) if attr.choices else value  # type: ignore[assignment]
     return shape.pack(values)
 

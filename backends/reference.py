@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from graphrun.backends.base import NOTHING, Given, Progress
+from graphrun.backends.memory import require_room
 from graphrun.backends.pack import pack
 from graphrun.backends.replay import Replay, written
-from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Part, State, Value
 from graphrun.core.program import Call, Operand, Program
@@ -41,12 +42,7 @@ class NumpyBackend:
     ) -> NumpyRunner:
         """Pack the weights and allocate the states; raises BackendError if they do not fit."""
         distinct = {weight_key(v): v for v in weights}
-        total = sum(v.type.nbytes for v in distinct.values())
-        state_bytes = sum(s.type.nbytes for s in states)
-        if total + state_bytes > self.target.memory:
-            need, have = (total + state_bytes) / 1e9, self.target.memory / 1e9
-            hint = "a smaller -c (context) needs less" if state_bytes > total / 4 else "use a smaller model"
-            raise BackendError(f"the model needs {need:.1f} GB, {have:.1f} GB of memory are available", hint)
+        loaded = require_room(self.target, distinct.values(), states)
         stored = sum(file.tensors[p.tensor].nbytes for parts, _ in distinct for p in parts if p.tensor is not None)
         done = 0
 
@@ -60,7 +56,14 @@ class NumpyBackend:
             key: pack(file, v.parts, v.type, workers=self.workers, on_bytes=advance) for key, v in distinct.items()
         }
         memory = {s.name: np.zeros(s.type.shape, NUMPY[s.type.dtype.name]) for s in states}
-        return NumpyRunner(packed, memory, self._expand(packed.values(), total + state_bytes), self.workers)
+        return NumpyRunner(packed, memory, self._expand(packed.values(), loaded), self.workers)
+
+    def beside(self, weights: Iterable[Value], states: Iterable[State]) -> int:
+        """Bytes of f32 operands that are kept beside packed weights, where half of the memory holds all."""
+        values = {weight_key(v): v for v in weights}.values()
+        need = sum(4 * math.prod(v.type.shape) for v in values if v.type.dtype.quantised)
+        loaded = sum(v.type.nbytes for v in values) + sum(s.type.nbytes for s in states)
+        return need if need + loaded <= self.target.memory / 2 else 0
 
     def _expand(self, weights: Iterable[Matrix | A], loaded: int) -> tuple[str, ...]:
         """Keep operands as f32 where half of the memory holds them; returns the note if it does not."""

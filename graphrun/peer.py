@@ -74,7 +74,7 @@ def theirs(path: Path, threads: int, context: int) -> Run:
     try:
         import llama_cpp as api
     except ImportError:
-        raise UsageError("llama-cpp-python is not installed", "make peer builds it") from None
+        raise UsageError("llama-cpp-python is not installed", "pip install llama-cpp-python") from None
     lib: Any = api
     lib.llama_backend_init()
     silent = lib.llama_log_callback(lambda *_: None)

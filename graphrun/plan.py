@@ -36,6 +36,7 @@ class MemoryPlan:
     states: tuple[Share, ...]
     programs: tuple[Program, ...]
     target: Target
+    beside: int = 0  # what the backend keeps to be faster
 
     @property
     def arena(self) -> int:
@@ -43,7 +44,7 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        return sum(s.nbytes for s in (*self.weights, *self.states)) + self.arena
+        return sum(s.nbytes for s in (*self.weights, *self.states)) + self.arena + self.beside
 
     @property
     def fits(self) -> bool:
@@ -79,6 +80,8 @@ class MemoryPlan:
         rows += [_row(s) for s in self.states]
         rows += [("arena", "tokens", "", "")]
         rows += [(f"  {p.name}", str(p.tokens), f"{p.arena:,}", size(p.arena)) for p in self.programs]
+        if self.beside:
+            rows += [("unpacked weights", "", f"{self.beside:,}", size(self.beside))]
         rows += [("total", "", f"{self.total:,}", size(self.total))]
         locks = ", ".join(f"{p.name} {p.tokens} {lock(p)}" for p in self.programs)
         return "\n".join((columns(rows, right=(1, 2, 3)), *self.rates, f"lowering locks: {locks}", self.verdict))
@@ -96,6 +99,7 @@ def memory_plan(model: Model) -> MemoryPlan:
         _shares((_kind(s), s.type.nbytes) for s in states.values()),
         programs,
         model.backend.target,
+        model.backend.beside(weights.values(), states.values()),
     )
 
 

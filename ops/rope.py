@@ -93,10 +93,11 @@ def _turns(block: int, settings: tuple[Any, ...], factors: bytes) -> A:
     speed = rotation_speeds(base, width, factor, yarn, original, fast, slow)
     if any(sections):
         speed = np.where(turning(width // 2, tuple(sections)), speed, 0)
-    if factors:
-        speed = speed / np.frombuffer(factors, np.float32).astype(np.float64)
-    angle = np.arange(BLOCK * block, BLOCK * (block + 1), dtype=np.float64)[:, None] * speed
-    return np.stack([np.cos(angle) * magnitude, np.sin(angle) * magnitude], axis=-1).astype(np.float32)
+    with np.errstate(all="ignore"):  # a damaged file's factors may be 0 or NaN, and the step's result says so
+        if factors:
+            speed = speed / np.frombuffer(factors, np.float32).astype(np.float64)
+        angle = np.arange(BLOCK * block, BLOCK * (block + 1), dtype=np.float64)[:, None] * speed
+        return np.stack([np.cos(angle) * magnitude, np.sin(angle) * magnitude], axis=-1).astype(np.float32)
 
 
 def turning(pairs: int, sections: tuple[int, int, int]) -> A:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,7 +60,21 @@ def test_arena_is_the_largest_step(model: Model) -> None:
     plan = memory_plan(model)
     assert plan.arena == max(p.arena for p in plan.programs)
     assert {p.name for p in plan.programs} == set(model.spec.steps)
-    assert plan.total == sum(s.nbytes for s in (*plan.weights, *plan.states)) + plan.arena
+    assert plan.total == sum(s.nbytes for s in (*plan.weights, *plan.states)) + plan.arena + plan.beside
+
+
+def test_numpy_counts_the_operands_it_unpacks(model: Model) -> None:
+    """4 bytes for every weight that is packed; none where they would take more than half of the memory."""
+    weights = {(v.parts, v.type): v for v in model.program().weights if v.type.dtype.quantised}
+    need = sum(4 * math.prod(v.type.shape) for v in weights.values())
+    plan = memory_plan(model)
+    assert plan.beside == need and (need == 0 or "unpacked weights" in str(plan))
+    target = model.backend.target
+    try:
+        model.backend.target = replace(target, memory=need)
+        assert memory_plan(model).beside == 0
+    finally:
+        model.backend.target = target
 
 
 def test_no_weight_is_read(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
