@@ -16,7 +16,7 @@ from graphrun.backends.memory import require_room
 from graphrun.backends.pack import CHUNK_BYTES, encode, pack
 from graphrun.backends.records import command_table
 from graphrun.backends.reference import NUMPY, WeightKey, arena_view, weight_key
-from graphrun.backends.replay import Replay, written
+from graphrun.backends.replay import Replay, first_bad, written
 from graphrun.backends.tables import HostTable
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
@@ -167,12 +167,7 @@ class NativeRunner:
             self.watched = True
             self.step(program, tokens, pos, slot, given)
         assert self.replay is not None
-        found = None
-        for index in range(len(program.calls)):
-            self._run(self.replay.until(index))
-            if any(not np.isfinite(a).all() for a in bound.stored(index)):
-                found = index
-                break
+        found = first_bad(self.replay, len(program.calls), self._run, bound.stored)
         self._finish()
         return found
 

@@ -12,7 +12,7 @@ import numpy as np
 from graphrun.backends.base import NOTHING, Given, Progress
 from graphrun.backends.memory import require_room
 from graphrun.backends.pack import pack
-from graphrun.backends.replay import Replay, written
+from graphrun.backends.replay import Replay, first_bad, written
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Part, State, Value
 from graphrun.core.program import Call, Operand, Program
@@ -68,7 +68,7 @@ class NumpyBackend:
     def _expand(self, weights: Iterable[Matrix | A], loaded: int) -> tuple[str, ...]:
         """Keep operands as f32 where half of the memory holds them; returns the note if it does not."""
         matrices = [w for w in weights if isinstance(w, Matrix) and w.layout.quantised]
-        need = sum(4 * m.shape[0] * m.shape[1] for m in matrices)
+        need = sum(m.expanded_nbytes for m in matrices)
         if need + loaded > self.target.memory / 2:
             return (f"weights are unpacked anew at every step: keeping them as f32 would take {need / 1e9:.1f} GB",)
         for matrix in matrices:
@@ -128,12 +128,7 @@ class NumpyRunner:
         if self.last is not bound or self.replay is None or self.replay.of != (tuple(tokens), pos, slot):
             self.step(program, tokens, pos, slot, given)
         assert self.replay is not None
-        found = None
-        for index in range(len(program.calls)):
-            bound.run(self.replay.until(index))
-            if any(not np.isfinite(a).all() for a in bound.stored(index)):
-                found = index
-                break
+        found = first_bad(self.replay, len(program.calls), bound.run, bound.stored)
         self._finish()
         return found
 

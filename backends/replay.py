@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,3 +59,17 @@ class Replay:
         todo = range(calls if self.calls_run is None else self.calls_run, calls)
         self.calls_run = None if self.calls_run is None else calls
         return todo
+
+
+def first_bad(
+    replay: Replay, calls: int, run: Callable[[range], None], stored: Callable[[int], Iterable[A]]
+) -> int | None:
+    """Index of the first of a step's calls that stores a value which is not finite, or None.
+
+    `run` runs calls by number; `stored` gives the results of one.
+    """
+    for index in range(calls):
+        run(replay.until(index))
+        if any(not np.isfinite(array).all() for array in stored(index)):
+            return index
+    return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -276,8 +276,3 @@ def _value(node: ast.expr, sizes: Mapping[str, int | float]) -> int | float:
         case ast.Call(func=ast.Name(id="max"), args=args):
             return max(_value(a, sizes) for a in args)
     raise ValueError(f"cannot evaluate {ast.unparse(node)!r} over {sorted(sizes)}")
-
-
-def units(dims: Sequence[str]) -> str:
-    """The dimension letters among `dims` in words, for help texts."""
-    return ", ".join(f"{d} {UNITS[d]}" for d in dims if d in UNITS)
