@@ -13,90 +13,11 @@ typedef struct {
 } line;
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
-enum { V = 1, W = 16 };
-typedef __m512i vi;
-typedef __m512 vf;
-INLINE vi load_i(const void *p) { return _mm512_loadu_si512(p); }
-INLINE vi all_i(int32_t x) { return _mm512_set1_epi32(x); }
-INLINE vi all_q(const int8_t *p) { int32_t x; memcpy(&x, p, 4); return _mm512_set1_epi32(x); }
-INLINE vi low_bits(vi x, int right, int left, uint8_t mask) { // every byte: (x >> right << left) & mask
-  x = left ? _mm512_slli_epi16(x, left) : _mm512_srli_epi16(x, right);
-  return _mm512_and_si512(x, _mm512_set1_epi8((char)mask));
-}
-INLINE vi or_i(vi a, vi b) { return _mm512_or_si512(a, b); }
-INLINE vf to_f(vi x) { return _mm512_cvtepi32_ps(x); }
-INLINE vf load_f(const float *p) { return _mm512_loadu_ps(p); }
-INLINE void store_f(float *p, vf x) { _mm512_storeu_ps(p, x); }
-INLINE vf all_f(float x) { return _mm512_set1_ps(x); }
-INLINE vf fma_f(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
-INLINE vf half_f(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
-INLINE vf u8_f(const uint8_t *p) { return to_f(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p))); }
-INLINE vf s8_f(const uint8_t *p) { return to_f(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p))); }
-#define DOT_ACCUMULATES 1
-INLINE vi dot_add(vi sum, vi u, vi q) { return _mm512_dpbusd_epi32(sum, u, q); }
-INLINE vi flip(vi x) { return _mm512_xor_si512(x, _mm512_set1_epi8((char)0x80)); }
-INLINE vi add_i(vi a, vi b) { return _mm512_add_epi32(a, b); }
-INLINE vi sub_i(vi a, vi b) { return _mm512_sub_epi32(a, b); }
-
+#include "isa_avx512.h"
 #elif defined(__AVX2__)
-enum { V = 2, W = 8 };
-typedef __m256i vi;
-typedef __m256 vf;
-INLINE vi load_i(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-INLINE vi all_i(int32_t x) { return _mm256_set1_epi32(x); }
-INLINE vi all_q(const int8_t *p) { int32_t x; memcpy(&x, p, 4); return _mm256_set1_epi32(x); }
-INLINE vi low_bits(vi x, int right, int left, uint8_t mask) {
-  x = left ? _mm256_slli_epi16(x, left) : right ? _mm256_srli_epi16(x, right) : x;
-  return _mm256_and_si256(x, _mm256_set1_epi8((char)mask));
-}
-INLINE vi or_i(vi a, vi b) { return _mm256_or_si256(a, b); }
-INLINE vf to_f(vi x) { return _mm256_cvtepi32_ps(x); }
-INLINE vf load_f(const float *p) { return _mm256_loadu_ps(p); }
-INLINE void store_f(float *p, vf x) { _mm256_storeu_ps(p, x); }
-INLINE vf all_f(float x) { return _mm256_set1_ps(x); }
-INLINE vf fma_f(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-INLINE vf half_f(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
-INLINE vf u8_f(const uint8_t *p) { return to_f(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p))); }
-INLINE vf s8_f(const uint8_t *p) { return to_f(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p))); }
-INLINE vi add_i(vi a, vi b) { return _mm256_add_epi32(a, b); }
-INLINE vi sub_i(vi a, vi b) { return _mm256_sub_epi32(a, b); }
-#if defined(__AVXVNNI__)
-#define DOT_ACCUMULATES 1
-INLINE vi dot_add(vi sum, vi u, vi q) { return _mm256_dpbusd_avx_epi32(sum, u, q); }
-INLINE vi flip(vi x) { return _mm256_xor_si256(x, _mm256_set1_epi8((char)0x80)); }
+#include "isa_avx2.h"
 #else
-INLINE vi pairs(vi u, vi q) { return _mm256_maddubs_epi16(u, q); } // 16 bits, which must not overflow
-INLINE vi widen(vi x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
-INLINE vi add16(vi a, vi b) { return _mm256_add_epi16(a, b); }
-INLINE vi signed_pairs(vi w, vi q) { return pairs(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w)); } // |sum| <= 2 * 128 * 127
-#endif
-
-#else // compilers' vectors
-enum { V = 1, W = 16 };
-typedef uint32_t vi __attribute__((vector_size(64), aligned(4)));
-typedef int32_t vs __attribute__((vector_size(64), aligned(4)));
-typedef float vf __attribute__((vector_size(64), aligned(4)));
-INLINE vi load_i(const void *p) { return *(const vi *)p; }
-INLINE vi all_i(int32_t x) { return (vi){0} + (uint32_t)x; }
-INLINE vi all_q(const int8_t *p) { int32_t x; memcpy(&x, p, 4); return all_i(x); }
-INLINE vi low_bits(vi x, int right, int left, uint8_t mask) { return ((left ? x << left : x >> right)) & (mask * 0x01010101u); }
-INLINE vi or_i(vi a, vi b) { return a | b; }
-INLINE vf to_f(vi x) { return __builtin_convertvector((vs)x, vf); }
-INLINE vf load_f(const float *p) { return *(const vf *)p; }
-INLINE void store_f(float *p, vf x) { *(vf *)p = x; }
-INLINE vf all_f(float x) { vf v; for (int i = 0; i < W; i++) v[i] = x; return v; }
-INLINE vf fma_f(vf a, vf b, vf c) { for (int i = 0; i < W; i++) c[i] = fmaf(a[i], b[i], c[i]); return c; }
-INLINE vf half_f(const uint8_t *p) { gr_half h[W]; vf v; memcpy(h, p, 2 * W); for (int i = 0; i < W; i++) v[i] = halves_to_float(h[i]); return v; }
-INLINE vf u8_f(const uint8_t *p) { vf v; for (int i = 0; i < W; i++) v[i] = p[i]; return v; }
-INLINE vf s8_f(const uint8_t *p) { vf v; for (int i = 0; i < W; i++) v[i] = (int8_t)p[i]; return v; }
-#define DOT_ACCUMULATES 1
-INLINE vi dot_add(vi sum, vi u, vi q) {
-  for (int e = 0; e < 4; e++) sum += (u >> (8 * e) & 255) * (vi)((vs)(q << (24 - 8 * e)) >> 24);
-  return sum;
-}
-INLINE vi flip(vi x) { return x ^ 0x80808080u; }
-INLINE vi add_i(vi a, vi b) { return a + b; }
-INLINE vi sub_i(vi a, vi b) { return a - b; }
+#include "isa_generic.h"
 #endif
 
 // Dot products of 8 vectors of weights u, four columns each, with the 32 activations of N lines, which are computed
