@@ -21,7 +21,9 @@ BARRIER = 1  # flag: every record before the next one must have finished before 
 FORMATS: dict[Kind, str] = {"pointer": "Q", "size": "I", "int": "i", "float": "d"}
 C_TYPES: dict[Kind, str] = {"size": "uint32_t", "int": "int32_t", "float": "double"}
 WIDE = ("pointer", "float")  # members of 8 bytes
-POINTERS = {"f32": "float *", "f16": "gr_half *", "i32": "int32_t *", "q8": "uint8_t *"}
+POINTERS = {
+    t: f"{c} GR_GLOBAL *" for t, c in {"f32": "float", "f16": "gr_half", "i32": "int32_t", "q8": "uint8_t"}.items()
+}
 TOKENS = ("T", "R", "...")  # a tensor of this first dimension may be a view with any row stride
 
 
@@ -123,8 +125,8 @@ def header(ops: Iterable[Op]) -> str:
 
 def _pointer(tensor: Tensor) -> str:
     if is_matrix(tensor):
-        return "const gr_matrix *"
-    return POINTERS.get(tensor.dtype, "void *")
+        return "const gr_matrix GR_CONSTANT *"
+    return POINTERS.get(tensor.dtype, "void GR_GLOBAL *")
 
 
 def _word(name: str) -> Field:

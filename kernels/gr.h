@@ -3,6 +3,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Address spaces of what records point to; a device that has them defines these before.
+#ifndef GR_GLOBAL
+#define GR_GLOBAL
+#define GR_CONSTANT
+#endif
+
 typedef uint16_t gr_half; // bits of an IEEE f16
 
 enum { GR_BARRIER = 1 }; // flag: every record up to this one must have finished before the next starts
@@ -25,8 +31,8 @@ enum { GR_F32, GR_Q4_0, GR_Q4_1, GR_Q8_0, GR_Q4_K, GR_Q6_K, GR_I8_A };
 
 // A weight matrix [rows, cols]. On the processor `data` holds panels of 16 rows (cpu/panel.h).
 typedef struct {
-  uint8_t *data;
-  uint8_t *scales; // second buffer of devices that keep scales apart
+  uint8_t GR_GLOBAL *data;
+  uint8_t GR_GLOBAL *scales; // second buffer of devices that keep scales apart
   uint64_t stride; // bytes from panel to panel
   uint32_t layout;
   uint32_t rows;

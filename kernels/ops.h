@@ -5,9 +5,9 @@
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *y;
-  float *z;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *y;
+  float GR_GLOBAL *z;
   uint32_t x_row;
   uint32_t x_col;
   uint32_t y_row;
@@ -24,8 +24,8 @@ _Static_assert(sizeof(gr_add) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  int32_t *y;
+  float GR_GLOBAL *x;
+  int32_t GR_GLOBAL *y;
   uint32_t x_row;
   uint32_t R;
   uint32_t V;
@@ -36,14 +36,14 @@ _Static_assert(sizeof(gr_argmax) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *q;
-  void *kc;
-  void *vc;
-  int32_t *pos;
-  float *y;
-  float *sigmoid_gate_in;
-  float *sigmoid_gate_out;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *q;
+  void GR_GLOBAL *kc;
+  void GR_GLOBAL *vc;
+  int32_t GR_GLOBAL *pos;
+  float GR_GLOBAL *y;
+  float GR_GLOBAL *sigmoid_gate_in;
+  float GR_GLOBAL *sigmoid_gate_out;
+  uint8_t GR_GLOBAL *quantize_out;
   uint32_t q_row;
   uint32_t q_col;
   uint32_t y_row;
@@ -66,14 +66,14 @@ _Static_assert(sizeof(gr_attend) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *q;
-  float *k;
-  float *v;
-  void *kc;
-  void *vc;
-  int32_t *pos;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *q;
+  float GR_GLOBAL *k;
+  float GR_GLOBAL *v;
+  void GR_GLOBAL *kc;
+  void GR_GLOBAL *vc;
+  int32_t GR_GLOBAL *pos;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   uint32_t q_row;
   uint32_t q_col;
   uint32_t k_row;
@@ -97,10 +97,10 @@ _Static_assert(sizeof(gr_attend_block) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *a;
-  float *b;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *a;
+  float GR_GLOBAL *b;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   uint32_t a_row;
   uint32_t b_row;
   uint32_t y_row;
@@ -115,11 +115,11 @@ _Static_assert(sizeof(gr_concat) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *w;
-  float *tail;
-  int32_t *pos;
-  float *y;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *w;
+  float GR_GLOBAL *tail;
+  int32_t GR_GLOBAL *pos;
+  float GR_GLOBAL *y;
   uint32_t x_row;
   uint32_t y_row;
   uint32_t T;
@@ -133,20 +133,20 @@ _Static_assert(sizeof(gr_conv_silu) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *w;
-  float *tail;
-  float *b;
-  float *g;
-  float *dt;
-  float *a;
-  float *s;
-  float *z;
-  float *norm;
-  int32_t *pos;
-  int32_t *slot;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *w;
+  float GR_GLOBAL *tail;
+  float GR_GLOBAL *b;
+  float GR_GLOBAL *g;
+  float GR_GLOBAL *dt;
+  float GR_GLOBAL *a;
+  float GR_GLOBAL *s;
+  float GR_GLOBAL *z;
+  float GR_GLOBAL *norm;
+  int32_t GR_GLOBAL *pos;
+  int32_t GR_GLOBAL *slot;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   double eps;
   uint32_t x_row;
   uint32_t b_row;
@@ -170,15 +170,15 @@ _Static_assert(sizeof(gr_delta_layer) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *c;
-  float *b;
-  float *g;
-  float *dt;
-  float *a;
-  float *s;
-  int32_t *pos;
-  int32_t *slot;
-  float *o;
+  float GR_GLOBAL *c;
+  float GR_GLOBAL *b;
+  float GR_GLOBAL *g;
+  float GR_GLOBAL *dt;
+  float GR_GLOBAL *a;
+  float GR_GLOBAL *s;
+  int32_t GR_GLOBAL *pos;
+  int32_t GR_GLOBAL *slot;
+  float GR_GLOBAL *o;
   double eps;
   uint32_t c_row;
   uint32_t b_row;
@@ -198,11 +198,11 @@ _Static_assert(sizeof(gr_delta_rule) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *dyn;
-  float *base;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *dyn;
+  float GR_GLOBAL *base;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   uint32_t x_row;
   uint32_t dyn_row;
   uint32_t y_row;
@@ -220,9 +220,9 @@ _Static_assert(sizeof(gr_dynamic_conv) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  int32_t *tokens;
-  const gr_matrix *w;
-  float *x;
+  int32_t GR_GLOBAL *tokens;
+  const gr_matrix GR_CONSTANT *w;
+  float GR_GLOBAL *x;
   uint32_t x_row;
   uint32_t T;
   uint32_t V;
@@ -234,11 +234,11 @@ _Static_assert(sizeof(gr_embed) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *o;
-  float *z;
-  float *w;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *o;
+  float GR_GLOBAL *z;
+  float GR_GLOBAL *w;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   double eps;
   uint32_t o_row;
   uint32_t o_col;
@@ -256,12 +256,12 @@ _Static_assert(sizeof(gr_gated_norm) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  uint8_t *x;
-  const gr_matrix *w;
-  float *b;
-  float *y;
-  float *add_in;
-  float *add_out;
+  uint8_t GR_GLOBAL *x;
+  const gr_matrix GR_CONSTANT *w;
+  float GR_GLOBAL *b;
+  float GR_GLOBAL *y;
+  float GR_GLOBAL *add_in;
+  float GR_GLOBAL *add_out;
   uint32_t x_row;
   uint32_t y_row;
   uint32_t add_in_row;
@@ -278,12 +278,12 @@ _Static_assert(sizeof(gr_gemv) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  const gr_matrix *w;
-  float *b;
-  float *y;
-  float *add_in;
-  float *add_out;
+  float GR_GLOBAL *x;
+  const gr_matrix GR_CONSTANT *w;
+  float GR_GLOBAL *b;
+  float GR_GLOBAL *y;
+  float GR_GLOBAL *add_in;
+  float GR_GLOBAL *add_out;
   uint32_t x_row;
   uint32_t y_row;
   uint32_t add_in_row;
@@ -300,13 +300,13 @@ _Static_assert(sizeof(gr_gemv_f32) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *top;
-  int32_t *ids;
-  float *gate;
-  const gr_matrix *before;
-  const gr_matrix *after;
-  int32_t *tokens;
-  float *scores;
+  float GR_GLOBAL *top;
+  int32_t GR_GLOBAL *ids;
+  float GR_GLOBAL *gate;
+  const gr_matrix GR_CONSTANT *before;
+  const gr_matrix GR_CONSTANT *after;
+  int32_t GR_GLOBAL *tokens;
+  float GR_GLOBAL *scores;
   uint32_t top_row;
   uint32_t ids_row;
   uint32_t gate_row;
@@ -323,9 +323,9 @@ _Static_assert(sizeof(gr_lattice) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *y;
-  float *z;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *y;
+  float GR_GLOBAL *z;
   uint32_t x_row;
   uint32_t x_col;
   uint32_t y_row;
@@ -342,17 +342,17 @@ _Static_assert(sizeof(gr_mul) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *q;
-  float *k;
-  float *v;
-  float *q_norm;
-  float *k_norm;
-  void *kc;
-  void *vc;
-  int32_t *pos;
-  float *factors;
-  float *q2;
-  float *table;
+  float GR_GLOBAL *q;
+  float GR_GLOBAL *k;
+  float GR_GLOBAL *v;
+  float GR_GLOBAL *q_norm;
+  float GR_GLOBAL *k_norm;
+  void GR_GLOBAL *kc;
+  void GR_GLOBAL *vc;
+  int32_t GR_GLOBAL *pos;
+  float GR_GLOBAL *factors;
+  float GR_GLOBAL *q2;
+  float GR_GLOBAL *table;
   double eps;
   double base;
   double factor;
@@ -388,8 +388,8 @@ _Static_assert(sizeof(gr_qk_norm_rope_store) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  uint8_t *y;
+  float GR_GLOBAL *x;
+  uint8_t GR_GLOBAL *y;
   uint32_t x_row;
   uint32_t x_col;
   uint32_t y_row;
@@ -404,10 +404,10 @@ _Static_assert(sizeof(gr_quantize) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *w;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *w;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   double eps;
   uint32_t x_row;
   uint32_t x_col;
@@ -424,11 +424,11 @@ _Static_assert(sizeof(gr_rms_norm) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  int32_t *pos;
-  float *factors;
-  float *y;
-  float *table;
+  float GR_GLOBAL *x;
+  int32_t GR_GLOBAL *pos;
+  float GR_GLOBAL *factors;
+  float GR_GLOBAL *y;
+  float GR_GLOBAL *table;
   double base;
   double factor;
   double fast;
@@ -456,15 +456,15 @@ _Static_assert(sizeof(gr_rope) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *q;
-  float *k;
-  float *v;
-  void *kc;
-  void *vc;
-  int32_t *pos;
-  float *factors;
-  float *q2;
-  float *table;
+  float GR_GLOBAL *q;
+  float GR_GLOBAL *k;
+  float GR_GLOBAL *v;
+  void GR_GLOBAL *kc;
+  void GR_GLOBAL *vc;
+  int32_t GR_GLOBAL *pos;
+  float GR_GLOBAL *factors;
+  float GR_GLOBAL *q2;
+  float GR_GLOBAL *table;
   double base;
   double factor;
   double fast;
@@ -499,10 +499,10 @@ _Static_assert(sizeof(gr_rope_store) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *gate;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *gate;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   uint32_t x_row;
   uint32_t x_col;
   uint32_t gate_row;
@@ -520,11 +520,11 @@ _Static_assert(sizeof(gr_sigmoid_gate) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *k;
-  float *v;
-  void *kc;
-  void *vc;
-  int32_t *pos;
+  float GR_GLOBAL *k;
+  float GR_GLOBAL *v;
+  void GR_GLOBAL *kc;
+  void GR_GLOBAL *vc;
+  int32_t GR_GLOBAL *pos;
   uint32_t k_row;
   uint32_t k_col;
   uint32_t v_row;
@@ -541,11 +541,11 @@ _Static_assert(sizeof(gr_store) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *k;
-  float *v;
-  void *kc;
-  void *vc;
-  int32_t *pos;
+  float GR_GLOBAL *k;
+  float GR_GLOBAL *v;
+  void GR_GLOBAL *kc;
+  void GR_GLOBAL *vc;
+  int32_t GR_GLOBAL *pos;
   uint32_t k_row;
   uint32_t k_col;
   uint32_t v_row;
@@ -562,10 +562,10 @@ _Static_assert(sizeof(gr_store_ring) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *gate;
-  float *up;
-  float *y;
-  uint8_t *quantize_out;
+  float GR_GLOBAL *gate;
+  float GR_GLOBAL *up;
+  float GR_GLOBAL *y;
+  uint8_t GR_GLOBAL *quantize_out;
   uint32_t gate_row;
   uint32_t up_row;
   uint32_t y_row;
@@ -579,9 +579,9 @@ _Static_assert(sizeof(gr_swiglu) <= 256, "one record");
 
 typedef struct {
   gr_header header;
-  float *x;
-  float *top;
-  int32_t *ids;
+  float GR_GLOBAL *x;
+  float GR_GLOBAL *top;
+  int32_t GR_GLOBAL *ids;
   uint32_t x_row;
   uint32_t top_row;
   uint32_t ids_row;

@@ -1,0 +1,16 @@
+// One entry for each kernel, and the table by which the host finds them.
+#include "rows.c"
+
+#define KERNEL(name, op, body, lds) \
+  GR_ENTRY call_##name(const gr_##op GR_CONSTANT *record, uint32_t GLOBAL *scratch) { body(record, (gr_work){group_id(), scratch}); }
+#include "table.h"
+#undef KERNEL
+
+typedef struct {
+  char name[40];
+  uint32_t layout, lds;
+} gr_entry;
+#define KERNEL(name, op, body, lds) {#name, GR_LAYOUT_##op, lds},
+__attribute__((used, visibility("protected"))) const gr_entry GR_GLOBAL gr_table[] = {
+#include "table.h"
+    {"", 0, 0}};

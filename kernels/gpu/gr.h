@@ -1,0 +1,152 @@
+// A workgroup: 256 threads in 8 waves of 32 lanes. The only file that knows the target.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#define GR_GLOBAL __attribute__((address_space(1)))
+#define GLOBAL GR_GLOBAL
+#define LDS __attribute__((address_space(3)))
+#define INLINE static inline __attribute__((always_inline))
+#if defined(__AMDGCN__)
+#define GR_CONSTANT __attribute__((address_space(4)))
+#define GR_ENTRY __attribute__((amdgpu_kernel, amdgpu_flat_work_group_size(256, 256), visibility("protected"))) void
+#elif defined(__NVPTX__)
+#define GR_CONSTANT GR_GLOBAL
+#define GR_ENTRY __attribute__((nvptx_kernel)) void
+#else
+#error "kernels/gpu is compiled for gfx1201 or sm_90"
+#endif
+#include "../ops.h"
+#pragma STDC FP_CONTRACT OFF
+
+enum { LANES = 32, WAVES = 8, THREADS = 256, SPLIT = 32 };
+
+typedef _Float16 half;
+typedef uint32_t u32x2 __attribute__((ext_vector_type(2)));
+typedef uint32_t u32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+
+// What a virtual workgroup knows besides its record. `scratch` starts with counters that are 0 between calls.
+typedef struct {
+  uint32_t group;
+  uint32_t GLOBAL *scratch;
+} gr_work;
+enum { COUNTERS = 1 << 14 }; // words of them
+
+// Shared memory of a workgroup, as large as the kernel's entry in table.h says.
+extern LDS uint32_t gr_lds[];
+
+#if defined(__AMDGCN__)
+INLINE uint32_t thread_id(void) { return __builtin_amdgcn_workitem_id_x(); }
+INLINE uint32_t group_id(void) { return __builtin_amdgcn_workgroup_id_x(); }
+INLINE void barrier(void) { // everything that threads wrote before is seen by all threads after
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+INLINE uint32_t lane_xor(uint32_t x, int mask) { // the value of lane `lane ^ mask`, mask 1, 2, 4, 8 or 16
+  switch (mask) {
+  case 16: return (uint32_t)__builtin_amdgcn_permlanex16((int)x, (int)x, 0x76543210, (int)0xfedcba98, 0, 0);
+  case 8: return (uint32_t)__builtin_amdgcn_update_dpp(0, (int)x, 0x168, 15, 15, 1);
+  case 4: return (uint32_t)__builtin_amdgcn_update_dpp(0, (int)x, 0x164, 15, 15, 1);
+  case 2: return (uint32_t)__builtin_amdgcn_update_dpp(0, (int)x, 0x162, 15, 15, 1);
+  default: return (uint32_t)__builtin_amdgcn_update_dpp(0, (int)x, 0x161, 15, 15, 1);
+  }
+}
+INLINE uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(4 * lane), (int)x); }
+INLINE uint32_t first_lane(uint32_t x) { return (uint32_t)__builtin_amdgcn_readfirstlane((int)x); } // equal in all lanes: say so
+INLINE int32_t dot4(int32_t sum, uint32_t a, uint32_t b) { return __builtin_amdgcn_sudot4(1, (int)a, 1, (int)b, sum, 0); } // int8 x int8
+INLINE int32_t dot4_us(int32_t sum, uint32_t u, uint32_t b) { return __builtin_amdgcn_sudot4(0, (int)u, 1, (int)b, sum, 0); } // uint8 x int8
+INLINE void release_device(void) { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
+INLINE void acquire_device(void) { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
+#define DEVICE_SCOPE __MEMORY_SCOPE_DEVICE
+INLINE uint32_t count_up(uint32_t GLOBAL *p) { return __scoped_atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL, DEVICE_SCOPE); }
+INLINE uint32_t peek(uint32_t GLOBAL *p) { return __scoped_atomic_load_n(p, __ATOMIC_RELAXED, DEVICE_SCOPE); }
+INLINE void poke(uint32_t GLOBAL *p, uint32_t v) { __scoped_atomic_store_n(p, v, __ATOMIC_RELAXED, DEVICE_SCOPE); }
+#else
+INLINE uint32_t thread_id(void) { return (uint32_t)__nvvm_read_ptx_sreg_tid_x(); }
+INLINE uint32_t group_id(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_x(); }
+INLINE void barrier(void) { __asm__ volatile("bar.sync 0;" ::: "memory"); }
+INLINE uint32_t lane_xor(uint32_t x, int mask) { return (uint32_t)__nvvm_shfl_sync_bfly_i32(-1u, (int)x, mask, 31); }
+INLINE uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__nvvm_shfl_sync_idx_i32(-1u, (int)x, (int)lane, 31); }
+INLINE uint32_t first_lane(uint32_t x) { return x; }
+INLINE int32_t dot4(int32_t sum, uint32_t a, uint32_t b) {
+  __asm__("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+INLINE int32_t dot4_us(int32_t sum, uint32_t u, uint32_t b) {
+  __asm__("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(u), "r"(b));
+  return sum;
+}
+INLINE void release_device(void) { __asm__ volatile("fence.acq_rel.gpu;" ::: "memory"); }
+INLINE void acquire_device(void) { __asm__ volatile("fence.acq_rel.gpu;" ::: "memory"); }
+INLINE uint32_t count_up(uint32_t GLOBAL *p) {
+  uint32_t old;
+  __asm__ volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(old) : "l"(p) : "memory");
+  return old;
+}
+INLINE uint32_t peek(uint32_t GLOBAL *p) {
+  uint32_t v;
+  __asm__ volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+INLINE void poke(uint32_t GLOBAL *p, uint32_t v) { __asm__ volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+#endif
+
+INLINE uint32_t lane_id(void) { return thread_id() % LANES; }
+INLINE uint32_t wave_id(void) { return first_lane(thread_id() / LANES); }
+INLINE uint32_t bits_of(float x) { return __builtin_bit_cast(uint32_t, x); }
+INLINE float float_of(uint32_t x) { return __builtin_bit_cast(float, x); }
+INLINE float half_of(uint32_t bits) { return (float)__builtin_bit_cast(half, (uint16_t)bits); }
+INLINE uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
+
+// Rows of a tensor over tokens; strides are in bytes.
+#define ROW(p, stride, i) ((__typeof__(p))((uint8_t GLOBAL *)(p) + (size_t)(stride) * (i)))
+INLINE u32x4 load16(const void GLOBAL *p) { return *(const u32x4 GLOBAL *)p; }
+
+// Sums of core/order.py, in all lanes: adding in pairs is commutative, so every lane has the bits of lane 0.
+INLINE float wave_sum(float x) {
+  for (int mask = 16; mask; mask /= 2) x = x + float_of(lane_xor(bits_of(x), mask));
+  return x + 0.0f;
+}
+INLINE float wave_max(float x) {
+  for (int mask = 16; mask; mask /= 2) {
+    const float other = float_of(lane_xor(bits_of(x), mask));
+    x = other > x ? other : x;
+  }
+  return x;
+}
+// Each wave's tree, then waves in order from 0, in all threads. Uses the first 8 words of shared memory.
+INLINE float group_sum(float x) {
+  LDS float *part = (LDS float *)gr_lds;
+  x = wave_sum(x);
+  barrier();
+  if (lane_id() == 0) part[wave_id()] = x;
+  barrier();
+  float total = 0;
+  for (int w = 0; w < WAVES; w++) total = total + part[w];
+  return total;
+}
+// Whether this workgroup is the last of `total` to come here; then everything the others wrote before is seen.
+INLINE int last_group(uint32_t GLOBAL *counter, uint32_t total) {
+  release_device();
+  barrier();
+  if (thread_id() == 0) gr_lds[0] = count_up(counter);
+  barrier();
+  if (gr_lds[0] + 1 != total) return 0;
+  acquire_device();
+  if (thread_id() == 0) poke(counter, 0);
+  return 1;
+}
+
+#define FM_F float
+#define FM_I int32_t
+#define FM_ALL(x) (x)
+#define FM_ALLI(x) (x)
+#define FM_BITS(x) ((int32_t)bits_of(x))
+#define FM_FLOAT(i) float_of((uint32_t)(i))
+#define FM_PICK(condition, a, b) ((condition) ? (a) : (b))
+#define FM_NAME(function) function##_f
+#define FM_INLINE INLINE
+#include "../fmath.h"
