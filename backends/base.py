@@ -38,7 +38,10 @@ class Runner(Protocol):
         self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
     ) -> int | None:
         """Run the step, again if it was the last one, and give the index of the first call whose result is not
-        finite, or None. The states end up as after one run."""
+        finite, or None. The states end up as after one run.
+
+        Raises BackendError where the states that the step began with are gone, and `watched` was not set before it.
+        """
 
     def buffers(self, call: int) -> dict[str, Array]:
         """Copies of what call number `call` of the last step stored, by the names of `Call.named`.

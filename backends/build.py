@@ -1,4 +1,4 @@
-"""The C kernels as shared libraries: compiled at first use, kept in the user's cache."""
+"""The C kernels as shared libraries: those of the package, else compiled at first use and kept in the user's cache."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ FLAGS = (
     "-Wno-psabi",
 )
 OLDEST_GCC = 12  # the first with _Float16 and the vector operations that kernels use
+# What zig compiles for, and the platform of a wheel with that inside; elsewhere for this very system, and no wheel.
+PORTABLE = {
+    ("linux", "x86_64"): ("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64"),
+    ("linux", "aarch64"): ("aarch64-linux-gnu.2.17", "manylinux_2_17_aarch64"),
+    ("darwin", "x86_64"): ("x86_64-macos.11.0", "macosx_11_0_x86_64"),
+    ("darwin", "arm64"): ("aarch64-macos.11.0", "macosx_11_0_arm64"),
+    ("win32", "amd64"): ("x86_64-windows-gnu", "win_amd64"),
+}
 INSTALL = "pip install ziglang brings a compiler; --backend numpy needs none"
 Say = Callable[[str], None]
 
@@ -47,14 +55,26 @@ class Unit:
 
 
 ENGINE = Unit("engine", "library.c")
-_X86 = (
+X86 = (
     Unit("generic", "kernels.c", "baseline", ("-march=x86-64",)),
     Unit("avx2", "kernels.c", "x86_64_v3", ("-march=x86-64-v3",)),
     Unit("avxvnni", "kernels.c", "x86_64_v3+avxvnni", ("-march=x86-64-v3", "-mavxvnni")),
     Unit("avx512", "kernels.c", "x86_64_v4+avx512vnni", ("-march=x86-64-v4", "-mavx512vnni")),
+    Unit(
+        "amx",
+        "kernels.c",
+        "x86_64_v4+avx512vnni+amx_tile+amx_int8",
+        ("-march=x86-64-v4", "-mavx512vnni", "-mamx-tile", "-mamx-int8"),
+    ),
+)
+ARM = (
+    Unit("generic", "kernels.c", "generic", ("-march=armv8-a",)),
+    Unit("dotprod", "kernels.c", "generic+v8_2a+dotprod", ("-march=armv8.2-a+dotprod",)),
+    Unit("i8mm", "kernels.c", "generic+v8_2a+dotprod+i8mm", ("-march=armv8.2-a+dotprod+i8mm",)),
 )
 # Instruction sets by their number in kernels/cpu/engine.c, better ones last.
-SETS = _X86 if platform.machine().lower() in ("x86_64", "amd64") else (Unit("generic", "kernels.c"),)
+FAMILIES = {"x86_64": X86, "amd64": X86, "aarch64": ARM, "arm64": ARM}
+SETS = FAMILIES.get(platform.machine().lower(), (Unit("generic", "kernels.c"),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +88,15 @@ class Compiler:
     def flags(self, unit: Unit) -> tuple[str, ...]:
         if not self.zig:
             return (*(f for f in FLAGS if "sanitize" not in f), *unit.march)
-        return (*FLAGS, f"-mcpu={unit.zig}") if unit.zig else FLAGS
+        target = portable()
+        return (*FLAGS, *(("-target", target[0]) if target else ()), *((f"-mcpu={unit.zig}",) if unit.zig else ()))
+
+
+def portable() -> tuple[str, str] | None:
+    """The entry of PORTABLE for this system, unless its C library is another."""
+    if sys.platform == "linux" and platform.libc_ver()[0] != "glibc":
+        return None
+    return PORTABLE.get((sys.platform, platform.machine().lower()))
 
 
 @lru_cache(maxsize=1)
@@ -99,9 +127,9 @@ def library(unit: Unit, *, cache: Path | None = None, say: Say | None = None) ->
 
     Raises BackendError with the compiler's first lines where that fails.
     """
-    shipped = resources.files("graphrun.kernels") / "prebuilt" / f"{unit.name}-{source_hash()}{_suffix()}"
-    if isinstance(shipped, Path) and shipped.is_file():
-        return shipped
+    found = shipped(unit)
+    if found is not None:
+        return found
     tool = compiler()
     folder = cache or cache_folder()
     facts = (source_hash(), unit.name, *tool.flags(unit), tool.version, platform.system(), platform.machine())
@@ -111,7 +139,7 @@ def library(unit: Unit, *, cache: Path | None = None, say: Say | None = None) ->
         return target
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(folder / f"{unit.name}.lock"):
+        with locked(folder / f"{unit.name}.lock"):
             if not target.is_file():
                 if say:
                     say(f"compiling {unit.name} kernels with {tool.version}")
@@ -119,6 +147,17 @@ def library(unit: Unit, *, cache: Path | None = None, say: Say | None = None) ->
     except OSError as error:
         raise BackendError(f"the native backend cannot be built: {error}", INSTALL) from None
     return target
+
+
+def shipped(unit: Unit) -> Path | None:
+    """The unit's library inside the package, if a wheel brought it."""
+    found = resources.files("graphrun.kernels") / "prebuilt" / shipped_name(unit)
+    return found if isinstance(found, Path) and found.is_file() else None
+
+
+def shipped_name(unit: Unit) -> str:
+    """The file name of a unit's library inside the package."""
+    return f"{unit.name}-{source_hash()}{_suffix()}"
 
 
 def compile_to(target: Path, unit: Unit, tool: Compiler, extra: tuple[str, ...] = ()) -> None:
@@ -170,7 +209,7 @@ def _folder(parent: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """One process compiles; where files cannot be locked several may, and the last one's result stays."""
     with path.open("w") as file:
         try:

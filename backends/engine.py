@@ -101,6 +101,7 @@ class Pool:
                 if self._handle is None:
                     raise BackendError(f"{self.threads} threads could not be started", "give fewer with -t")
                 self._finalizer = weakref.finalize(self, library().gr_pool_free, self._handle)
+                self._finalizer.atexit = False  # a daemon thread may be inside a step then
             if library().gr_pool_run(self._handle, records[first:].ctypes.data, count):
                 raise BackendError("memory ran out during a step", "a smaller chunk or context needs less")
 

@@ -13,7 +13,7 @@ from graphrun.backends.abi import is_matrix
 from graphrun.backends.base import NOTHING, Given, Progress
 from graphrun.backends.build import Say
 from graphrun.backends.memory import require_room
-from graphrun.backends.pack import CHUNK_BYTES, encode, pack
+from graphrun.backends.pack import CHUNK_BYTES, encode, pack, release
 from graphrun.backends.records import command_table
 from graphrun.backends.reference import NUMPY, WeightKey, arena_view, weight_key
 from graphrun.backends.replay import Replay, first_bad, written
@@ -30,6 +30,7 @@ from graphrun.core.workers import Workers
 A = np.ndarray[Any, Any]
 POSITIONS = 16  # that a cache of keys keeps together
 MOST_KEPT = 1 << 20  # bytes of snapshots copied before every step
+UNSEEN = ("the states that the step began with were not kept", "set runner.watched before it")
 TABLE_VECTORS = ("factors",)  # parameters that tables are made from
 
 
@@ -72,6 +73,7 @@ def _fill(
         nonlocal done
         for panels, kind, row, raw in some:
             panels.fill(row, encode(kind, panels.layout.name, raw))
+            release(raw)
             with lock:
                 done += raw.nbytes
                 if progress:
@@ -131,6 +133,7 @@ class NativeRunner:
         self.bound: dict[Program, BoundProgram] = {}
         self.last: BoundProgram | None = None
         self.replay: Replay | None = None
+        self.ran: tuple[tuple[int, ...], int, int] | None = None  # tokens, position and snapshot of the last step
         self.watched = False  # keep what is needed to see any step again
 
     def bind(self, program: Program) -> BoundProgram:
@@ -147,6 +150,7 @@ class NativeRunner:
         self._finish()
         self.last = self.bind(program)
         self.replay = self._replay(program, tokens, pos, slot)
+        self.ran = (tuple(tokens), pos, slot)
         self.last.start(tokens, pos, slot, given)
         self._run(range(len(program.calls)))
 
@@ -161,12 +165,14 @@ class NativeRunner:
     def first_bad_call(
         self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
     ) -> int | None:
-        """Index of the first call of the step whose result is not finite, or None."""
+        """Index of the first call of the step whose result is not finite, or None; BackendError as for `buffers`."""
         bound = self.bind(program)
-        if self.last is not bound or self.replay is None or self.replay.of != (tuple(tokens), pos, slot):
-            self.watched = True
+        if self.last is not bound or self.ran != (tuple(tokens), pos, slot):
+            watched, self.watched = self.watched, True
             self.step(program, tokens, pos, slot, given)
-        assert self.replay is not None
+            self.watched = watched
+        if self.replay is None:
+            raise BackendError(*UNSEEN)
         found = first_bad(self.replay, len(program.calls), self._run, bound.stored)
         self._finish()
         return found
@@ -179,7 +185,7 @@ class NativeRunner:
         """
         assert self.last is not None
         if self.replay is None:
-            raise BackendError("the states that the step began with were not kept", "set runner.watched before it")
+            raise BackendError(*UNSEEN)
         self._run(self.replay.until(call))
         return self.last.copies(call, *self.replay.of)
 

@@ -1,17 +1,18 @@
 """Weights of a model file to the layouts that kernels read; shared by all backends.
 
-Every conversion keeps every value. Rows are converted some at a time, so host memory holds little more than the
-packed matrix.
+Every conversion keeps every value. Rows are converted some at a time and their pages of the file given back, so host
+memory holds little more than the packed matrix.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from graphrun.core.blocks import BLOCKS, decode, dequantise, f16_bits, scales_k3, scales_k4
+from graphrun.core.blocks import BLOCKS, decode, dequantise, scales_k3, scales_k4
 from graphrun.core.errors import ModelError
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Part
@@ -75,8 +76,21 @@ def _chunks(file: ModelFile, part: Part, on_bytes: OnBytes | None) -> Iterator[t
     for first in range(0, len(raw), step):
         rows = raw[first : first + step]
         yield kind, rows
+        release(rows)
         if on_bytes is not None:
             on_bytes(rows.nbytes)
+
+
+def release(raw: A) -> None:
+    """Give memory that maps these bytes of a file back to the system; they are read anew if asked for again."""
+    owner: Any = raw
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    mapped = owner.obj if isinstance(owner, memoryview) else None
+    if isinstance(mapped, mmap.mmap) and hasattr(mapped, "madvise"):
+        offset = raw.ctypes.data - np.frombuffer(mapped, np.uint8).ctypes.data
+        first = offset // mmap.PAGESIZE * mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_DONTNEED, first, offset + raw.nbytes - first)
 
 
 def encode(kind: str, layout: str, raw: A) -> tuple[A, ...]:
@@ -108,16 +122,16 @@ def _unsigned(kind: str, blocks: A, zero: int = 0) -> A:
 
 
 def _q4_0(kind: str, blocks: A) -> tuple[A, ...]:
-    return _words(blocks[:, 2:]), f16_bits(blocks, 0)
+    return _fields(blocks, 2, 16).view(np.uint32), _halves(blocks, 0)
 
 
 def _q4_1(kind: str, blocks: A) -> tuple[A, ...]:
-    return _words(blocks[:, 4:]), _pairs(blocks)
+    return _fields(blocks, 4, 16).view(np.uint32), _pairs(blocks)
 
 
 def _q8_0(kind: str, blocks: A) -> tuple[A, ...]:
-    q = blocks[:, 2:] if kind == "q8_0" else decode(kind, blocks).q.reshape(-1, 32)
-    return _words(q), f16_bits(blocks, 0)
+    words = _fields(blocks, 2, 32).view(np.uint32) if kind == "q8_0" else _words(decode(kind, blocks).q.reshape(-1, 32))
+    return words, _halves(blocks, 0)
 
 
 def _q4_k(kind: str, blocks: A) -> tuple[A, ...]:
@@ -130,7 +144,7 @@ def _q6_k(kind: str, blocks: A) -> tuple[A, ...]:
     """From q6_k, or from q3_k, whose scales and integers are smaller."""
     q = _unsigned(kind, blocks, 32)
     scale = np.ascontiguousarray(blocks[:, 192:208] if kind == "q6_k" else scales_k3(blocks[:, 96:108]))
-    return nibble_words(q & 15), field_words(q), scale.view(np.uint16), f16_bits(blocks, 208 if kind == "q6_k" else 108)
+    return nibble_words(q & 15), field_words(q), scale.view(np.uint16), _halves(blocks, 208 if kind == "q6_k" else 108)
 
 
 def _i8_a(kind: str, blocks: A) -> tuple[A, ...]:
@@ -147,7 +161,18 @@ def _words(packed: A) -> A:
 
 def _pairs(blocks: A) -> A:
     """The two f16 that a block starts with, u16[blocks, 2]."""
-    return np.stack([f16_bits(blocks, 0), f16_bits(blocks, 2)], axis=1)
+    return _fields(blocks, 0, 4).view(np.uint16).reshape(-1, 2)
+
+
+def _halves(blocks: A, at: int) -> A:
+    """The f16 at byte `at` of each block, u16[blocks]."""
+    return _fields(blocks, at, 2).view(np.uint16)
+
+
+def _fields(blocks: A, at: int, count: int) -> A:
+    """Bytes at .. at + count - 1 of each block, void[blocks]; copying each at once is much faster than byte by byte."""
+    parts = {"names": ["field"], "formats": [f"V{count}"], "offsets": [at], "itemsize": blocks.shape[1]}
+    return np.ascontiguousarray(blocks.reshape(-1).view(np.dtype(parts))["field"])  # type: ignore[call-overload]
 
 
 _ENCODE: dict[str, Callable[[str, A], tuple[A, ...]]] = {

@@ -46,7 +46,8 @@ class Call:
     """One op with its kernel and its operands; `epilogues` run on its results before they are stored.
 
     An epilogue has no launch of its own: its kernel is named like its op and its groups are 0. An absorbed sum
-    reads (residual, result), whichever way round the graph had them.
+    reads (residual, result), whichever way round the graph had them. `scratch` counts the 4-byte words in which the
+    workgroups of a GPU's kernel hand over parts of a result.
     """
 
     op: Op
@@ -59,6 +60,7 @@ class Call:
     groups: int
     scope: str
     span: Span
+    scratch: int = 0
 
     @cached_property
     def label(self) -> str:

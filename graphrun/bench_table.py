@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 
-from graphrun.bench import Report, lines
+from graphrun.bench import Report, Row, lines
 from graphrun.console import size
 from graphrun.core.errors import UsageError, did_you_mean
 
@@ -37,22 +38,32 @@ def table(report: Report, form: str) -> str:
 
 
 def _markdown(report: Report) -> str:
-    head = ("model", "size", "backend", "threads", "test", "t/s", "GB/s", "of limit")
+    head = ["model", "size", "backend", "threads", "test", "t/s", "GB/s", "of limit"]
+    verified = any(row.ratio for row in report.rows)
     rows = []
     for row in report.rows:
-        rate = f"{row.bandwidth / 1e9:.2f}" if row.bandwidth else ""
-        share = f"{100 * row.bandwidth / report.limit:.0f} %" if row.bandwidth and report.limit else ""
-        speed = f"{row.median:.2f} ± {row.deviation:.2f}"
-        known = (report.model, size(report.nbytes), report.backend, str(report.threads))
-        rows.append((*known, str(row.setting), speed, rate, share))
-    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
-    rule = ["-" * (w - 1) + ":" if i >= 3 else "-" * w for i, w in enumerate(widths)]
-
-    def line(cells: tuple[str, ...] | list[str]) -> str:
-        padded = (c.rjust(w) if i >= 3 else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
-        return f"| {' | '.join(padded)} |"
-
+        cells = [report.model, size(report.nbytes), report.backend, str(report.threads), str(row.setting)]
+        cells += [f"{row.median:.2f} ± {row.deviation:.2f}", *share(row)]
+        rows.append([*cells, f"{row.ratio:.2f}" if row.ratio else ""] if verified else cells)
     notes = [f"checked: the greedy tokens are numpy's; lowering {step} {value}" for step, value in report.locks.items()]
     if report.limit:
         notes.append(f"read limit measured: {report.limit / 1e9:.2f} GB/s")
-    return "\n".join([line(head), line(rule), *map(line, rows), "", *notes])
+    return "\n".join([markdown([*head, "in decode steps"] if verified else head, rows, 3), "", *notes])
+
+
+def share(row: Row) -> tuple[str, str]:
+    """The weights' GB/s, and their share of the read limit; empty where they are unknown."""
+    rate = f"{row.bandwidth / 1e9:.2f}" if row.bandwidth else ""
+    return rate, f"{100 * row.share:.0f} %" if row.share else ""
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], right: int) -> str:
+    """A Markdown table with aligned columns, those from number `right` on at their ends."""
+    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+    rule = ["-" * (w - 1) + ":" if i >= right else "-" * w for i, w in enumerate(widths)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (c.rjust(w) if i >= right else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
+        return f"| {' | '.join(padded)} |"
+
+    return "\n".join([line(head), line(rule), *map(line, rows)])

@@ -44,9 +44,9 @@ def findings() -> Iterator[Finding]:
     yield Finding("processor", True, f"{platform.machine()}, {cores} core{'s' * (cores != 1)} usable")
     yield Finding("memory", True, f"{size(free_memory())} available")
     yield Finding("numpy", True, f"{np.__version__}; --backend numpy runs every model")
-    compiler = _attempt("compiler", lambda: f"{build.compiler().version}; libraries in {build.cache_folder()}")
+    compiler = _attempt("compiler", _compiler)
     yield compiler
-    sets = _attempt("engine", lambda: f"instruction sets: {', '.join(_usable())}") if compiler.ok else None
+    sets = _attempt("engine", _instruction_sets) if compiler.ok else None
     if sets is None:
         return
     yield sets
@@ -96,6 +96,19 @@ def _product(pool: engine.Pool, matrix: Matrix, x: Q8) -> A:
     record[0, : len(head) + len(members)] = np.frombuffer(head + members, np.uint8)
     pool.run(record, 0, 1)
     return result
+
+
+def _compiler() -> str:
+    if all(build.shipped(unit) for unit in (build.ENGINE, *build.SETS)):
+        return "not needed: the package has its kernels compiled"
+    return f"{build.compiler().version}; libraries in {build.cache_folder()}"
+
+
+def _instruction_sets() -> str:
+    """Those that the processor has, the last of which is used, and those that it lacks."""
+    usable = _usable()
+    lacking = [name for name in engine.instruction_sets() if name not in usable]
+    return f"instruction sets: {', '.join(usable)}" + (f"; not {', '.join(lacking)}" if lacking else "")
 
 
 def _usable() -> list[str]:

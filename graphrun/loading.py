@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 
-from graphrun.backends import engine
-from graphrun.core.errors import BackendError
 from graphrun.model import Activations, Model
 from graphrun.progress import Bar
 
@@ -20,13 +17,16 @@ def opened(
     activations: Activations = "q8",
 ) -> Model:
     """A model of which only the file's header has been read; says so when kernels have to be compiled first."""
-    if backend in ("auto", "native"):
-        with suppress(BackendError):  # which opening the backend raises, or falls back from
-            engine.kernels(say=lambda text: print(f"{text}, once ...", file=sys.stderr))
-    return Model.open(name, graph=graph, backend=backend, threads=threads, context=context, activations=activations)
+    return Model.open(
+        name, graph=graph, backend=backend, threads=threads, context=context, activations=activations, say=_say
+    )
 
 
 def load(model: Model) -> None:
     """Bring the weights to the device now, so that no later step's time contains it."""
     with Bar("loading", in_bytes=True) as model.progress:
         _ = model.runner
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
 import typer
 
 from graphrun import options
@@ -13,6 +15,10 @@ from graphrun.doctor import findings, healthy
 from graphrun.loading import load, opened
 from graphrun.progress import Bar
 
+VerifySizes: TypeAlias = Annotated[
+    str, typer.Option("--verify", metavar="N,...", help="steps that verify so many drafted tokens")
+]
+
 
 def bench(
     model: options.ModelArgument = None,
@@ -20,6 +26,7 @@ def bench(
     n_prompt: options.PromptSizes = "512",
     n_gen: options.GeneratedSizes = "128",
     pg: options.Pairs = None,
+    verify: VerifySizes = "",
     repetitions: options.Repetitions = 5,
     output: options.TableForm = "md",
     graph: options.Graph = None,
@@ -30,7 +37,9 @@ def bench(
 ) -> None:
     """Measure tokens a second of prompts and of generated tokens, once a short text was found to be numpy's."""
     name = options.one_model(model, model_option)
-    wanted = settings(options.numbers(n_prompt), options.numbers(n_gen), options.pairs(pg or ()))
+    wanted = settings(
+        options.numbers(n_prompt), options.numbers(n_gen), options.pairs(pg or ()), options.numbers(verify)
+    )
     known_form(output)
     loaded = opened(name, graph, backend, threads, ctx_size, activations)
     load(loaded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -10,6 +11,8 @@ from typing import Literal
 
 from graphrun import backends
 from graphrun.backends.base import Backend, Progress, Runner
+from graphrun.backends.build import Say
+from graphrun.backends.fallback import Fallback
 from graphrun.chat import Chat
 from graphrun.core.errors import GraphError, ModelError, UsageError, did_you_mean
 from graphrun.core.gguf import ModelFile
@@ -78,21 +81,26 @@ class Model:
         path: str | Path,
         *,
         graph: str | None = None,
-        backend: str = "numpy",
+        backend: str = "auto",
         threads: int | None = None,
         context: int | None = None,
         activations: Activations = "q8",
         progress: Progress | None = None,
+        say: Say | None = None,
     ) -> Model:
         """Open a GGUF file, "demo" or "hf:org/repo:file".
 
-        `graph` names a graph or a graph file, by default that of the file's architecture.
+        `graph` names a graph or a graph file, by default that of the file's architecture; backend "auto" is native
+        where its kernels are there or can be compiled, else numpy, which the runner's notes tell. `say` is told of
+        kernels that are compiled; by default stderr shows that, and also the note.
 
         Raises ModelError, GraphError, BackendError or UsageError.
         """
         if activations not in ("q8", "exact"):
             raise UsageError(f"activations must be q8 or exact, not '{activations}'")
-        device = backends.open(backend, threads=threads)
+        device = backends.open(backend, threads=threads, say=say or _on_stderr)
+        if say is None and isinstance(device, Fallback):
+            _on_stderr(device.reason)
         file = ModelFile.open(resolve(path))
         spec = graph_of(file, graph)
         return cls(file, spec, device, context=context, activations=activations, progress=progress)
@@ -207,6 +215,10 @@ def naming(file: ModelFile) -> Iterator[None]:
     except GraphError as error:
         error.model = str(file.path)
         raise
+
+
+def _on_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def trained_context(file: ModelFile, values: Mapping[str, object]) -> int:

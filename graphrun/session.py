@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphrun.core.errors import ProgramError, UsageError
+from graphrun.core.errors import BackendError, ProgramError, UsageError
 from graphrun.core.program import Program
 from graphrun.core.types import F32
 
@@ -96,7 +96,7 @@ class Session:
         runner.step(program, tokens, self.pos, self.slot)
         logits = runner.read("logits")
         if not np.isfinite(logits).all():
-            raise ProgramError(self._blame(program, tokens))
+            raise self._blame(program, tokens)
         return logits
 
     def _accept(self, tokens: Sequence[int]) -> None:
@@ -151,16 +151,21 @@ class Session:
             if not 0 <= token < vocabulary:
                 raise UsageError(f"there is no token {token}: the vocabulary has {vocabulary}")
 
-    def _blame(self, program: Program, tokens: Sequence[int]) -> str:
-        index = self.model.runner.first_bad_call(program, tokens, self.pos, self.slot)
+    def _blame(self, program: Program, tokens: Sequence[int]) -> ProgramError:
+        """The error of a step whose logits are not finite, with the call that made them so where it can be found."""
         place = f"positions {self.pos} to {self.pos + len(tokens) - 1}" if len(tokens) > 1 else f"position {self.pos}"
+        start = f"{program.name} at {place}:"
+        try:
+            index = self.model.runner.first_bad_call(program, tokens, self.pos, self.slot)
+        except BackendError as error:
+            hint = "with --backend numpy, or where model.runner.watched is set before the step, the call is named"
+            return ProgramError(f"{start} a logit is not finite, made by a call unknown: {error.message}", hint)
         if index is None:
-            return f"{program.name} at {place}: a logit is not finite, but no call of a second run made it so"
+            return ProgramError(f"{start} a logit is not finite, but no call of a second run made it so")
         call = program.calls[index]
-        return (
-            f"{program.name} at {place}: call {index}, {call.label} of {call.scope or 'the head'}, "
-            f"made a value that is not finite ({call.span})"
-        )
+        scope = call.scope or "the head"
+        text = f"{start} call {index}, {call.label} of {scope}, made a value that is not finite ({call.span})"
+        return ProgramError(text)
 
 
 def _require_logits(program: Program) -> None:

@@ -47,7 +47,7 @@ def _call(node: Node, segment: int, slots: Slots, tokens: int, target: Target) -
     kernel = node.kernel
     assert kernel is not None, "select gives every node a kernel"
     types = tuple(None if v is None else v.type for v in node.inputs)
-    groups = evaluate(kernel.groups, dimensions(node.op, types, node.attrs, tokens))
+    sizes = dimensions(node.op, types, node.attrs, tokens)
     return Call(
         op=node.op,
         kernel=kernel,
@@ -56,9 +56,10 @@ def _call(node: Node, segment: int, slots: Slots, tokens: int, target: Target) -
         outputs=tuple(_operand(v, slots) for v in node.outputs),
         epilogues=tuple(_epilogue(e, segment, slots) for e in node.epilogues),
         segment=segment,
-        groups=target.groups(groups),
+        groups=target.groups(evaluate(kernel.groups, sizes)),
         scope=node.scope,
         span=node.span,
+        scratch=evaluate(kernel.scratch, sizes),
     )
 
 

@@ -2,22 +2,21 @@
 // each with its own maximum; within a split eight waves add every eighth value, and splits are added in order.
 #include "keys.h"
 
-enum { MOST = 24 }; // queries computed together
+enum { MOST = 24, TOGETHER = 2 }; // queries of a tile, and those whose scores are computed side by side
 
 // Scores of N queries [N][wide] with the 16 keys at `keys`: lanes in bit-reversed order make the wave's tree a stack.
 INLINE void score(int N, const float *q, uint32_t wide, const float *keys, float scale, float *to, size_t step) {
-  v8 stack[6][2][2];
+  v8 stack[6][TOGETHER][2];
   int depth = 0;
 #pragma GCC unroll 32
   for (uint32_t place = 0; place < 32; place++) {
     const uint32_t lane = (place & 1) << 4 | (place & 2) << 2 | (place & 4) | (place & 8) >> 2 | place >> 4;
-    v8 sum[2][2];
-    for (uint32_t d = lane; d < wide; d += 32)
+    v8 sum[TOGETHER][2];
+    for (int i = 0; i < N; i++)
+      for (int h = 0; h < 2; h++) sum[i][h] = all8(q[(size_t)i * wide + lane]) * load8(keys + SPLIT * lane + 8 * h);
+    for (uint32_t d = lane + 32; d < wide; d += 32)
       for (int i = 0; i < N; i++)
-        for (int h = 0; h < 2; h++) {
-          const v8 product = all8(q[(size_t)i * wide + d]) * load8(keys + SPLIT * d + 8 * h);
-          sum[i][h] = d == lane ? product : sum[i][h] + product;
-        }
+        for (int h = 0; h < 2; h++) sum[i][h] = sum[i][h] + all8(q[(size_t)i * wide + d]) * load8(keys + SPLIT * d + 8 * h);
     for (uint32_t rest = place; rest & 1; rest >>= 1) {
       depth--;
       for (int i = 0; i < N; i++)
@@ -32,15 +31,15 @@ INLINE void score(int N, const float *q, uint32_t wide, const float *keys, float
 }
 
 // Scores of n queries, for the usual numbers of channels with loops of known length.
+#define SCORE(N)                                                    \
+  do {                                                              \
+    if (wide == 64) score(N, q, 64, keys, scale, to, step);         \
+    else if (wide == 128) score(N, q, 128, keys, scale, to, step);  \
+    else score(N, q, wide, keys, scale, to, step);                  \
+  } while (0)
 static void score_all(uint32_t n, const float *q, uint32_t wide, const float *keys, float scale, float *to, size_t step) {
-  for (uint32_t i = 0; i < n; i += 2) {
-    const float *from = q + (size_t)i * wide;
-    float *out = to + step * i;
-    if (n - i == 1) score(1, from, wide, keys, scale, out, step);
-    else if (wide == 64) score(2, from, 64, keys, scale, out, step);
-    else if (wide == 128) score(2, from, 128, keys, scale, out, step);
-    else score(2, from, wide, keys, scale, out, step);
-  }
+  for (; n >= TOGETHER; n -= TOGETHER, q += TOGETHER * (size_t)wide, to += TOGETHER * step) SCORE(TOGETHER);
+  if (n) SCORE(1);
 }
 
 // out[N][D] += factor times the split's values weighted by e[N][32]; channels d .. d + 8 C - 1, of which n exist.
@@ -70,18 +69,21 @@ INLINE void gather(int N, int C, const float *e, size_t step, const float *value
       store_part(to, load_part(to, n) + total[i][c] * all8(factor[i]), n);
     }
 }
+// All channels of N queries.
+INLINE void gather_row(int N, const float *e, size_t step, const float *values, const float *factor, uint32_t D, float *out) {
+  uint32_t d = 0;
+  for (; d + 16 <= D; d += 16) gather(N, 2, e, step, values, factor, D, d, 8, out);
+  for (; d < D; d += 8) gather(N, 1, e, step, values, factor, D, d, D - d, out);
+}
+#define GATHER(N)                                                       \
+  do {                                                                  \
+    if (D == 64) gather_row(N, e, step, values, factor, 64, out);       \
+    else if (D == 128) gather_row(N, e, step, values, factor, 128, out); \
+    else gather_row(N, e, step, values, factor, D, out);                \
+  } while (0)
 static void gather_all(uint32_t n, const float *e, size_t step, const float *values, const float *factor, uint32_t D, float *out) {
-  for (uint32_t i = 0; i < n; i += 2, e += 2 * step, out += 2 * D, factor += 2) {
-    uint32_t d = 0;
-    for (; d + 16 <= D; d += 16) {
-      if (n - i == 1) gather(1, 2, e, step, values, factor, D, d, 8, out);
-      else gather(2, 2, e, step, values, factor, D, d, 8, out);
-    }
-    for (; d < D; d += 8) {
-      if (n - i == 1) gather(1, 1, e, step, values, factor, D, d, D - d, out);
-      else gather(2, 1, e, step, values, factor, D, d, D - d, out);
-    }
-  }
+  for (; n >= TOGETHER; n -= TOGETHER, e += TOGETHER * step, out += TOGETHER * D, factor += TOGETHER) GATHER(TOGETHER);
+  if (n) GATHER(1);
 }
 
 // What the queries of a tile share: q[n][wide], scores[n][room], out[n][D], and a split's keys and values.
@@ -116,13 +118,22 @@ INLINE float max32(const float *x) {
   return max8(top);
 }
 
+// Of a query's splits: what is taken from their scores, in place of their maxima, and the factors that this asks for.
+INLINE void shrink(float *tops, uint32_t n, float most, float *factors) {
+  for (uint32_t b = 0; b < n; b += 8) {
+    const v8 top = load_part(tops + b, n - b), shift = pick8((i8)(top == all8(-INFINITY)), all8(-0x1.fffffep127f), top);
+    store_part(tops + b, shift, n - b);
+    store_part(factors + b, exp8(shift - all8(most)), n - b);
+  }
+}
+
 // n queries; query i sees keys [low[i], high[i]) of `positions`.
 static void attend_tile(const source *s, tile *m, uint32_t n, const uint32_t *low, const uint32_t *high, uint32_t positions) {
   const float scale = (float)(1 / sqrt((double)s->D));
   const uint32_t D = s->D;
   for (uint32_t b = 0; b < positions; b += SPLIT) {
     load_keys(s, b, gr_min(SPLIT, positions - b), m->keys);
-    for (uint32_t h = 0; h < SPLIT; h += 16) score_all(n, m->q, m->wide, m->keys + h, scale, m->scores + b + h, m->room);
+    for (uint32_t h = 0; h < gr_min(SPLIT, positions - b); h += 16) score_all(n, m->q, m->wide, m->keys + h, scale, m->scores + b + h, m->room);
   }
   float most[MOST];
   for (uint32_t i = 0; i < n; i++) {
@@ -137,15 +148,17 @@ static void attend_tile(const source *s, tile *m, uint32_t n, const uint32_t *lo
     }
   }
   memset(m->out, 0, sizeof(float) * n * D);
+  for (uint32_t i = 0; i < n; i++) shrink(m->most + i * m->splits, m->splits, most[i], m->shares + i * m->splits);
   for (uint32_t b = 0; b < m->splits; b++) {
     float factor[MOST];
     for (uint32_t i = 0; i < n; i++) {
-      float *x = m->scores + (size_t)i * m->room + SPLIT * b;
-      const float top = m->most[i * m->splits + b], shift = top == -INFINITY ? -0x1.fffffep127f : top;
+      float *x = m->scores + (size_t)i * m->room + SPLIT * b, *share = m->shares + i * m->splits + b;
+      const v8 shift = all8(m->most[i * m->splits + b]);
       v8 e[4];
-      for (int k = 0; k < 4; k++) store8(x + 8 * k, e[k] = exp8(load8(x + 8 * k) - all8(shift)));
-      factor[i] = exp8(all8(shift - most[i]))[0];
-      m->shares[i * m->splits + b] = factor[i] * tree32(e);
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; k++) store8(x + 8 * k, e[k] = exp8(load8(x + 8 * k) - shift));
+      factor[i] = *share;
+      *share = factor[i] * tree32(e);
     }
     load_values(s, SPLIT * b, gr_min(SPLIT, positions - SPLIT * b), m->values);
     gather_all(n, m->scores + SPLIT * b, m->room, m->values, factor, D, m->out);

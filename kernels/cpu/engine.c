@@ -3,6 +3,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static uint64_t enabled_state(void) { // what the system saves of the registers
   uint32_t low, high;
@@ -10,7 +14,17 @@ static uint64_t enabled_state(void) { // what the system saves of the registers
   return low | (uint64_t)high << 32;
 }
 
-// 0 generic, 1 AVX2 with FMA and F16C, 2 and AVX-VNNI, 3 AVX-512 with VNNI.
+// Ask the system for the registers of AMX, which it then gives to all threads of the process.
+static int tiles_granted(void) {
+#if defined(__linux__)
+  enum { REQUEST = 0x1023, TILE_DATA = 18 }; // ARCH_REQ_XCOMP_PERM
+  return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+#else
+  return 0;
+#endif
+}
+
+// 0 generic, 1 AVX2 with FMA and F16C, 2 and AVX-VNNI, 3 AVX-512 with VNNI, 4 and AMX for tiles of int8.
 static int supported(int set) {
   uint32_t a, b, c, d, b7, c7, d7, a71 = 0;
   if (set == 0) return 1;
@@ -21,8 +35,35 @@ static int supported(int set) {
   if (set == 1) return 1;
   if (set == 2) return __get_cpuid_count(7, 1, &a71, &b, &c, &d) && a71 & 1u << 4;
   const uint32_t wanted = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; // F, DQ, BW, VL
-  return (state & 0xe6) == 0xe6 && (b7 & wanted) == wanted && c7 & 1u << 11;
+  if ((state & 0xe6) != 0xe6 || (b7 & wanted) != wanted || !(c7 & 1u << 11)) return 0;
+  if (set == 3) return 1;
+  const uint32_t tiles = 1u << 24 | 1u << 25; // AMX-TILE, AMX-INT8
+  return (state & 0x60000) == 0x60000 && (d7 & tiles) == tiles && tiles_granted();
 }
+#elif defined(__aarch64__)
+#if defined(__linux__)
+#include <sys/auxv.h>
+
+// 0 generic, 1 dot products of bytes, 2 and products of byte matrices.
+static int supported(int set) {
+  const int dotprod = getauxval(AT_HWCAP) >> 20 & 1, i8mm = getauxval(AT_HWCAP2) >> 13 & 1;
+  return set == 0 || (set == 1 && dotprod) || (set == 2 && dotprod && i8mm);
+}
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+
+static int has(const char *feature) {
+  int value = 0;
+  size_t size = sizeof value;
+  return !sysctlbyname(feature, &value, &size, 0, 0) && value;
+}
+static int supported(int set) {
+  const int dotprod = has("hw.optional.arm.FEAT_DotProd"), i8mm = has("hw.optional.arm.FEAT_I8MM");
+  return set == 0 || (set == 1 && dotprod) || (set == 2 && dotprod && i8mm);
+}
+#else
+static int supported(int set) { return set == 0; }
+#endif
 #else
 static int supported(int set) { return set == 0; }
 #endif

@@ -4,7 +4,7 @@
 
 typedef struct gr_pool gr_pool;
 
-// Whether this processor runs an instruction set: 0 generic, 1 avx2, 2 avxvnni, 3 avx512.
+// Whether this processor runs an instruction set, by its number in SETS of backends/build.py.
 int gr_supported(int set);
 
 // Fill in stride and lane order of a matrix whose layout, rows and cols are set.

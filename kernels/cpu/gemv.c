@@ -1,35 +1,11 @@
 // Products of quantised weights and quantised activations: exact integer dots, f32 sums in the order of panel.h.
 #include "lanes.h"
 
-enum { TILE = 32, AHEAD = 8192 }; // tokens computed together; bytes to prefetch ahead
+enum { TILE = 32, AHEAD = 8192 }; // tokens that share a read of the weights; bytes to prefetch ahead
 
 typedef struct {
   vf s0, s1, m0, m1;
 } factors;
-
-INLINE int in_halves(uint32_t layout) { return layout == GR_Q6_K || layout == GR_I8_A; }
-
-// Vector v of a block's weights as 8 vectors of 4 columns: unsigned but for q8_0 and i8_a.
-INLINE void unpack(uint32_t layout, const uint8_t *w, int v, vi *u) {
-  w += 4 * W * v;
-  if (layout == GR_Q8_0 || layout == GR_I8_A) {
-    for (int k = 0; k < 8; k++) u[k] = load_i(w + 64 * k);
-    return;
-  }
-  for (int k = 0; k < 4; k++) {
-    vi x = load_i(w + 64 * k);
-    u[k] = low_bits(x, 0, 0, 15);
-    u[4 + k] = low_bits(x, 4, 0, 15);
-  }
-  if (layout != GR_Q6_K) return;
-  for (int h = 0; h < 2; h++) {
-    vi x = load_i(w + 256 + 64 * h);
-    u[4 * h] = or_i(u[4 * h], low_bits(x, 0, 4, 0x30));
-    u[4 * h + 1] = or_i(u[4 * h + 1], low_bits(x, 0, 2, 0x30));
-    u[4 * h + 2] = or_i(u[4 * h + 2], low_bits(x, 0, 0, 0x30));
-    u[4 * h + 3] = or_i(u[4 * h + 3], low_bits(x, 2, 0, 0x30));
-  }
-}
 
 // Vector v of a block's scales; `above` points to what 8 blocks share.
 INLINE factors scales(uint32_t layout, const uint8_t *s, const uint8_t *above, int v) {
@@ -59,156 +35,143 @@ INLINE factors scales(uint32_t layout, const uint8_t *s, const uint8_t *above, i
   return f;
 }
 
-// One block of N tokens added to their lane's sums.
-INLINE void add_block(uint32_t layout, int N, const vi *u, factors f, const line *x, vf *sum) {
-  vi dot[4][2];
-  if (layout == GR_Q6_K) dot_sixes(N, u, x, dot);
-  else if (layout == GR_Q8_0 || layout == GR_I8_A) dot_bytes(N, u, x, dot);
-  else dot_nibbles(N, u, x, dot);
-  for (int t = 0; t < N; t++) {
-    const vf d = all_f(x[t].d);
-    if (layout == GR_Q4_0) dot[t][0] = sub_i(dot[t][0], all_i(x[t].sum8));
-    if (layout == GR_Q8_0) dot[t][0] = add_i(dot[t][0], dot[t][1]);
-    if (layout == GR_Q4_0 || layout == GR_Q8_0) sum[t] = sum[t] + f.s0 * d * to_f(dot[t][0]);
-    if (layout == GR_Q4_1 || layout == GR_Q4_K) {
-      sum[t] = fma_f(f.s0 * to_f(dot[t][0]), d, sum[t]);
-      sum[t] = fma_f(f.m0, all_f(x[t].dsum), sum[t]);
-    }
-    if (layout == GR_Q6_K)
-      for (int h = 0; h < 2; h++) dot[t][h] = sub_i(dot[t][h], all_i(x[t].h32[h]));
-    if (in_halves(layout)) sum[t] = fma_f(fma_f(f.s1, to_f(dot[t][1]), f.s0 * to_f(dot[t][0])), d, sum[t]);
-    if (layout == GR_I8_A) sum[t] = fma_f(fma_f(all_f(x[t].h[1]), f.m1, all_f(x[t].h[0]) * f.m0), d, sum[t]);
+// Lines that each of n tokens has for a block.
+INLINE uint32_t lines_of(uint32_t layout, uint32_t n) { return WIDE && in_bytes(layout) && n > 1 ? 2 : 1; }
+
+// The dot product of a row, or of its halves, added to its lane's sum.
+INLINE vf add_dot(uint32_t layout, vi *dot, factors f, const line *x, vf sum) {
+  const vf d = all_f(x->d);
+  if (layout == GR_Q4_0) dot[0] = sub_i(dot[0], all_i(x->sum8));
+  if (layout == GR_Q4_0 || layout == GR_Q8_0) return sum + f.s0 * d * to_f(dot[0]);
+  if (layout == GR_Q4_1 || layout == GR_Q4_K) return fma_f(f.m0, all_f(x->dsum), fma_f(f.s0 * to_f(dot[0]), d, sum));
+  if (layout == GR_Q6_K)
+    for (int h = 0; h < 2; h++) dot[h] = sub_i(dot[h], all_i(x->h32[h]));
+  sum = fma_f(fma_f(f.s1, to_f(dot[1]), f.s0 * to_f(dot[0])), d, sum);
+  return layout == GR_I8_A ? fma_f(fma_f(all_f(x->h[1]), f.m1, all_f(x->h[0]) * f.m0), d, sum) : sum;
+}
+
+// One block of N tokens: to = under + (sum + block).
+INLINE void add_block(uint32_t layout, int N, const uint8_t *w, const uint8_t *above, const line *x, vf (*sum)[V], vf (*under)[V], vf (*to)[V]) {
+  vi dot[MOST_TOKENS][V][2];
+  dot_block(layout, N, w, x, dot);
+  for (int v = 0; v < V; v++) {
+    const factors f = scales(layout, w + word_bytes(layout), above, v);
+    for (int t = 0; t < N; t++) to[t][v] = under[t][v] + add_dot(layout, dot[t][v], f, x + t * lines_of(layout, N), sum[t][v]);
   }
 }
 
-// Lines of tokens t0 .. t0 + n - 1, block after block, n lines each.
+// A token's line, or two, of block b.
+INLINE void set_line(uint32_t layout, uint32_t n, const uint8_t *row, uint32_t nb, uint32_t b, line *l) {
+  memcpy(l->q, row + 32 * b, 32);
+  memcpy(&l->d, row + 32 * nb + 4 * b, 4);
+  memcpy(&l->sum, row + 36 * nb + 4 * b, 4);
+  l->sum8 = 8 * l->sum;
+  l->dsum = l->d * (float)l->sum;
+  if (in_halves(layout) || (in_bytes(layout) && !WIDE)) {
+    int32_t h = 0;
+    for (int j = 0; j < 16; j++) h += l->q[j];
+    l->h32[0] = 32 * h;
+    l->h32[1] = 32 * (l->sum - h);
+    l->h[0] = (float)h;
+    l->h[1] = (float)(l->sum - h);
+  }
+  if (lines_of(layout, n) == 1) return;
+  int16_t *wide = (int16_t *)(l + 1);
+  for (int j = 0; j < 32; j += 4)
+    for (int k = 0; k < 4; k++) wide[j + k] = l->q[j + (k & 1) * 2 + (k >> 1)];
+}
+
+// Lines of tokens t0 .. t0 + n - 1, block after block.
 static void arrange(const gr_gemv *a, uint32_t layout, uint32_t t0, uint32_t n, line *lines) {
   const uint32_t nb = a->N / 32;
-  for (uint32_t t = 0; t < n; t++) {
-    const uint8_t *row = a->x + (size_t)a->x_row * (t0 + t);
-    for (uint32_t b = 0; b < nb; b++) {
-      line *l = lines + (size_t)b * n + t;
-      memcpy(l->q, row + 32 * b, 32);
-      memcpy(&l->d, row + 32 * nb + 4 * b, 4);
-      memcpy(&l->sum, row + 36 * nb + 4 * b, 4);
-      l->sum8 = 8 * l->sum;
-      l->dsum = l->d * (float)l->sum;
-      if (in_halves(layout) || layout == GR_Q8_0) {
-        int32_t h = 0;
-        for (int j = 0; j < 16; j++) h += l->q[j];
-        l->h32[0] = 32 * h;
-        l->h32[1] = 32 * (l->sum - h);
-        l->h[0] = (float)h;
-        l->h[1] = (float)(l->sum - h);
-      }
-    }
-  }
+  for (uint32_t b = 0; b < nb; b++)
+    for (uint32_t t = 0; t < n; t++, lines += lines_of(layout, n)) set_line(layout, n, a->x + (size_t)a->x_row * (t0 + t), nb, b, lines);
 }
 
 INLINE void prefetch_block(uint32_t layout, const uint8_t *w) {
   for (uint32_t k = 0; k < block_bytes(layout); k += 64) __builtin_prefetch(w + AHEAD + k, 0, 3);
 }
 
-INLINE void one_token(uint32_t layout, const gr_gemv *a, const line *x, gr_range panels) {
+// Panel p for one token: sums stay in registers.
+INLINE void one_token(uint32_t layout, const gr_gemv *a, uint32_t t0, const line *x, uint32_t p) {
   const gr_matrix *m = a->w;
   const uint32_t nb = m->cols / 32;
-  for (uint32_t p = panels.begin; p < panels.end; p++) {
-    const uint8_t *above = m->data + m->stride * p, *w = above + super_bytes(layout) * (nb / 8);
-    vf stack[6][V], sum[V] = {{0}};
-    int depth = 0;
-    for (uint32_t i = 0; i < m->lanes; i++) {
-      for (int v = 0; v < V; v++) sum[v] = all_f(0);
-      for (uint32_t b = m->lane[i]; b < nb; b += LANES, w += block_bytes(layout)) {
-        prefetch_block(layout, w);
-        const uint8_t *over = above + super_bytes(layout) * (b / 8);
-        const line *l = x + b;
-        __asm__("" : "+r"(l)); // one base register: broadcasts with an index are slower
-        for (int v = 0; v < V; v++) {
-          vi u[8];
-          unpack(layout, w, v, u);
-          add_block(layout, 1, u, scales(layout, w + word_bytes(layout), over, v), l, &sum[v]);
-        }
-      }
-      for (int k = m->merges[i]; k; k--) {
-        depth--;
-        for (int v = 0; v < V; v++) sum[v] = stack[depth][v] + sum[v];
-      }
-      for (int v = 0; v < V; v++) stack[depth][v] = sum[v];
-      depth++;
+  const uint8_t *above = m->data + m->stride * p, *w = above + super_bytes(layout) * (nb / 8);
+  vf stack[6][V], sum[V] = {{0}};
+  int depth = 0;
+  for (uint32_t i = 0; i < m->lanes; i++) {
+    for (int v = 0; v < V; v++) sum[v] = all_f(0);
+    for (uint32_t b = m->lane[i]; b < nb; b += LANES, w += block_bytes(layout)) {
+      if (t0 == 0) prefetch_block(layout, w);
+      const line *l = x + b;
+      __asm__("" : "+r"(l)); // one base register: broadcasts with an index are slower
+      vi dot[1][V][2];
+      dot_block(layout, 1, w, l, dot);
+      for (int v = 0; v < V; v++)
+        sum[v] = add_dot(layout, dot[0][v], scales(layout, w + word_bytes(layout), above + super_bytes(layout) * (b / 8), v), l, sum[v]);
     }
-    finish(&OUTPUT(a), p, 0, sum);
+    for (int k = m->merges[i]; k; k--) {
+      depth--;
+      for (int v = 0; v < V; v++) sum[v] = stack[depth][v] + sum[v];
+    }
+    for (int v = 0; v < V; v++) stack[depth][v] = sum[v];
+    depth++;
   }
+  finish(&OUTPUT(a), p, t0, sum);
 }
 
-// A block of N tokens. `first`: lanes start here; `last`: they end here, on top of the sums at `under`.
-INLINE void step_tokens(uint32_t layout, int N, int first, int last, const vi *u, factors f, const line *x, float *sum, float *under) {
-  vf total[4];
-  for (int t = 0; t < N; t++) total[t] = first ? all_f(0) : load_f(sum + W * t);
-  add_block(layout, N, u, f, x, total);
-  for (int t = 0; t < N; t++) {
-    if (last) store_f(under + W * t, load_f(under + W * t) + total[t]);
-    else store_f(sum + W * t, total[t]);
-  }
-}
-INLINE void tokens(uint32_t layout, int first, int last, const vi *u, factors f, const line *x, uint32_t n, float *sum, float *under) {
-  const int some = in_halves(layout) || layout == GR_Q8_0 ? 2 : 4; // that registers have room for
-  const line *end = x + n;
-  for (; x + some <= end; x += some, sum += W * some, under += W * some) {
-    __asm__("" : "+r"(x));
-    step_tokens(layout, some, first, last, u, f, x, sum, under);
-  }
-  for (; x < end; x++, sum += W, under += W) step_tokens(layout, 1, first, last, u, f, x, sum, under);
-}
-
-INLINE void many_tokens(uint32_t layout, const gr_gemv *a, uint32_t t0, uint32_t n, const line *x, gr_range panels) {
+// Panel p for tokens t0 .. t0 + N - 1.
+INLINE void panel_product(uint32_t layout, int N, const gr_gemv *a, uint32_t t0, const line *x, uint32_t p) {
   const gr_matrix *m = a->w;
   const uint32_t nb = m->cols / 32;
-  float stack[7][V][TILE * W] __attribute__((aligned(64)));
-  for (uint32_t p = panels.begin; p < panels.end; p++) {
-    const uint8_t *above = m->data + m->stride * p, *w = above + super_bytes(layout) * (nb / 8);
-    int depth = 0;
-    for (uint32_t i = 0; i < m->lanes; i++) {
-      int merges = m->merges[i];
-      for (uint32_t b = m->lane[i]; b < nb; b += LANES, w += block_bytes(layout)) {
-        if (t0 == 0) prefetch_block(layout, w);
-        const uint8_t *over = above + super_bytes(layout) * (b / 8);
-        const int first = b == m->lane[i], last = merges && b + LANES >= nb;
-        for (int v = 0; v < V; v++) {
-          vi u[8];
-          unpack(layout, w, v, u);
-          factors f = scales(layout, w + word_bytes(layout), over, v);
-          float *sum = stack[depth][v], *under = last ? stack[depth - 1][v] : sum;
-          const line *l = x + (size_t)b * n;
-          if (first && last) tokens(layout, 1, 1, u, f, l, n, sum, under);
-          else if (first) tokens(layout, 1, 0, u, f, l, n, sum, under);
-          else if (last) tokens(layout, 0, 1, u, f, l, n, sum, under);
-          else tokens(layout, 0, 0, u, f, l, n, sum, under);
-        }
-      }
-      for (depth -= merges > 0; merges > 1; merges--, depth--)
-        for (int v = 0; v < V; v++)
-          for (uint32_t t = 0; t < n * W; t += W)
-            store_f(stack[depth - 1][v] + t, load_f(stack[depth - 1][v] + t) + load_f(stack[depth][v] + t));
-      depth++;
+  const uint8_t *above = m->data + m->stride * p, *w = above + super_bytes(layout) * (nb / 8);
+  vf stack[7][MOST_TOKENS][V], nothing[MOST_TOKENS][V];
+  for (int t = 0; t < N; t++)
+    for (int v = 0; v < V; v++) nothing[t][v] = all_f(0);
+  int depth = 0;
+  for (uint32_t i = 0; i < m->lanes; i++) {
+    int merges = m->merges[i];
+    vf (*sum)[V] = nothing;
+    for (uint32_t b = m->lane[i]; b < nb; b += LANES, w += block_bytes(layout)) {
+      if (t0 == 0) prefetch_block(layout, w);
+      const line *l = x + (size_t)b * N * lines_of(layout, N);
+      __asm__("" : "+r"(l)); // one base register: broadcasts with an index are slower
+      const int last = merges && b + LANES >= nb; // then the lane's sum is merged at once
+      vf (*to)[V] = stack[depth - last];
+      add_block(layout, N, w, above + super_bytes(layout) * (b / 8), l, sum, last ? to : nothing, to);
+      sum = to;
     }
-    for (uint32_t t = 0; t < n; t++) {
-      vf sum[V];
-      for (int v = 0; v < V; v++) sum[v] = load_f(stack[0][v] + W * t);
-      finish(&OUTPUT(a), p, t0 + t, sum);
-    }
+    for (depth -= merges > 0; merges > 1; merges--, depth--)
+      for (int t = 0; t < N; t++)
+        for (int v = 0; v < V; v++) stack[depth - 1][t][v] = stack[depth - 1][t][v] + stack[depth][t][v];
+    depth++;
   }
+  for (int t = 0; t < N; t++) finish(&OUTPUT(a), p, t0 + t, stack[0][t]);
+}
+INLINE void panels_product(uint32_t layout, uint32_t N, const gr_gemv *a, uint32_t t0, const line *x, uint32_t p) {
+  if (N == 4) panel_product(layout, 4, a, t0, x, p);
+  else if (N == 3) panel_product(layout, 3, a, t0, x, p);
+  else if (N == 2) panel_product(layout, 2, a, t0, x, p);
+  else one_token(layout, a, t0, x, p);
 }
 
 INLINE void product(uint32_t layout, const gr_gemv *a, gr_worker *w) {
   const uint32_t nb = a->N / 32, most = nb > 256 ? TILE / 2 : TILE;
+  const size_t line_count = (size_t)nb * lines_of(layout, 2); // of a token
   const gr_range panels = gr_share((a->w->rows + PANEL - 1) / PANEL, w);
-  line *lines = gr_scratch(w, sizeof(line) * nb * gr_min(a->T, most));
+  line *lines = gr_scratch(w, sizeof(line) * line_count * gr_min(a->T, most));
   if (!lines || panels.begin == panels.end) return;
-  for (uint32_t t = 0; t < a->T; t += most) {
-    const uint32_t n = gr_min(most, a->T - t);
-    arrange(a, layout, t, n, lines);
-    if (a->T == 1) one_token(layout, a, lines, panels);
-    else many_tokens(layout, a, t, n, lines, panels);
+  for (uint32_t t0 = 0; t0 < a->T; t0 += most) {
+    const uint32_t end = gr_min(most, a->T - t0), groups = (end + MOST_TOKENS - 1) / MOST_TOKENS;
+    for (uint32_t g = 0; g < groups; g++) {
+      const uint32_t from = end * g / groups, n = end * (g + 1) / groups - from;
+      arrange(a, layout, t0 + from, n, lines + line_count * from);
+    }
+    for (uint32_t p = panels.begin; p < panels.end; p++)
+      for (uint32_t g = 0; g < groups; g++) {
+        const uint32_t from = end * g / groups, n = end * (g + 1) / groups - from;
+        panels_product(layout, n, a, t0 + from, lines + line_count * from, p);
+      }
   }
 }
 

@@ -25,8 +25,13 @@ INLINE vi sub_i(vi a, vi b) { return _mm256_sub_epi32(a, b); }
 INLINE vi dot_add(vi sum, vi u, vi q) { return _mm256_dpbusd_avx_epi32(sum, u, q); }
 INLINE vi flip(vi x) { return _mm256_xor_si256(x, _mm256_set1_epi8((char)0x80)); }
 #else
+#define PAIRS_IN_16_BITS 1
 INLINE vi pairs(vi u, vi q) { return _mm256_maddubs_epi16(u, q); } // 16 bits, which must not overflow
 INLINE vi widen(vi x) { return _mm256_madd_epi16(x, _mm256_set1_epi16(1)); }
 INLINE vi add16(vi a, vi b) { return _mm256_add_epi16(a, b); }
-INLINE vi signed_pairs(vi w, vi q) { return pairs(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w)); } // |sum| <= 2 * 128 * 127
+INLINE vi absolute(vi x) { return _mm256_abs_epi8(x); }
+INLINE vi with_sign(vi x, vi of) { return _mm256_sign_epi8(x, of); }
+INLINE vi even16(vi x) { return _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8); }
+INLINE vi odd16(vi x) { return _mm256_srai_epi16(x, 8); }
+INLINE vi products(vi a, vi b) { return _mm256_madd_epi16(a, b); }
 #endif

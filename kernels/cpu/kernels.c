@@ -10,6 +10,12 @@
 #include "dflash.c"
 #include "gemv.c"
 #include "rope.c"
+#if defined(__AMX_INT8__)
+#include "amx.c"
+#define MANY(type) gemm_##type
+#else
+#define MANY(type) gemv_##type
+#endif
 
 // Reads memory and does nothing else: the limit that products of one token are measured against.
 typedef struct {
@@ -32,7 +38,7 @@ static void read_lines(const void *record, gr_worker *w) {
 }
 
 #define ENTRY(name, op, run) {name, GR_LAYOUT_##op, run}
-#define PRODUCTS(type, op) ENTRY("gemv_" #type, op, gemv_##type), ENTRY("gemv_" #type "_t", op, gemv_##type), ENTRY("gemm_" #type, op, gemv_##type)
+#define PRODUCTS(type, op, many) ENTRY("gemv_" #type, op, gemv_##type), ENTRY("gemv_" #type "_t", op, many), ENTRY("gemm_" #type, op, many)
 
 const gr_entry gr_kernels[] = {
     ENTRY("add", add, add),
@@ -49,13 +55,13 @@ const gr_entry gr_kernels[] = {
     ENTRY("dynamic_conv", dynamic_conv, dynamic_conv),
     ENTRY("embed", embed, embed),
     ENTRY("gated_norm", gated_norm, gated_norm),
-    PRODUCTS(f32, gemv_f32),
-    PRODUCTS(i8_a, gemv),
-    PRODUCTS(q4_0, gemv),
-    PRODUCTS(q4_1, gemv),
-    PRODUCTS(q4_k, gemv),
-    PRODUCTS(q6_k, gemv),
-    PRODUCTS(q8_0, gemv),
+    PRODUCTS(f32, gemv_f32, gemv_f32),
+    PRODUCTS(i8_a, gemv, MANY(i8_a)),
+    PRODUCTS(q4_0, gemv, MANY(q4_0)),
+    PRODUCTS(q4_1, gemv, MANY(q4_1)),
+    PRODUCTS(q4_k, gemv, MANY(q4_k)),
+    PRODUCTS(q6_k, gemv, MANY(q6_k)),
+    PRODUCTS(q8_0, gemv, MANY(q8_0)),
     ENTRY("lattice", lattice, lattice),
     ENTRY("mul", mul, mul),
     ENTRY("qk_norm_rope_store", qk_norm_rope_store, qk_norm_rope_store),

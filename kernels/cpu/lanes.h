@@ -12,17 +12,47 @@ typedef struct {
   float h[2];         // the sum of each half
 } line;
 
+INLINE int in_halves(uint32_t layout) { return layout == GR_Q6_K || layout == GR_I8_A; }
+INLINE int in_bytes(uint32_t layout) { return layout == GR_Q8_0 || layout == GR_I8_A; }
+
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 #include "isa_avx512.h"
 #elif defined(__AVX2__)
 #include "isa_avx2.h"
+#elif defined(__ARM_FEATURE_DOTPROD)
+#include "isa_neon.h"
 #else
 #include "isa_generic.h"
 #endif
 
+// Columns 4 k .. 4 k + 3 of vector v of a block's rows: unsigned but for q8_0 and i8_a.
+INLINE vi columns(uint32_t layout, const uint8_t *w, int v, int k) {
+  w += 4 * W * v;
+  if (in_bytes(layout)) return load_i(w + 64 * k);
+  const vi x = load_i(w + 64 * (k % 4)), low = k < 4 ? low_bits(x, 0, 0, 15) : low_bits(x, 4, 0, 15);
+  if (layout != GR_Q6_K) return low;
+  const vi high = load_i(w + 256 + 64 * (k / 4));
+  switch (k % 4) {
+  case 0: return or_i(low, low_bits(high, 0, 4, 0x30));
+  case 1: return or_i(low, low_bits(high, 0, 2, 0x30));
+  case 2: return or_i(low, low_bits(high, 0, 0, 0x30));
+  default: return or_i(low, low_bits(high, 2, 0, 0x30));
+  }
+}
+INLINE void unpack(uint32_t layout, const uint8_t *w, int v, vi *u) {
+#pragma GCC unroll 8
+  for (int k = 0; k < 8; k++) u[k] = columns(layout, w, v, k);
+}
+
+enum { MOST_TOKENS = 4 }; // computed together
+
+#if defined(PAIRS_IN_16_BITS)
+#include "pairs.h"
+#else
+enum { WIDE = 0 }; // see pairs.h
 // Dot products of 8 vectors of weights u, four columns each, with the 32 activations of N lines, which are computed
 // side by side to hide latencies. Halves: columns 0..15 and 16..31 apart.
-#if defined(DOT_ACCUMULATES)
+#if !defined(OWN_DOTS) // else in the file of the instruction set
 INLINE void dot_halves(int N, const vi *u, const line *x, vi (*sum)[2]) {
   for (int k = 0; k < 4; k++)
     for (int t = 0; t < N; t++) {
@@ -46,32 +76,20 @@ INLINE void dot_bytes(int N, const vi *w, const line *x, vi (*sum)[2]) { // weig
     for (int h = 0; h < 2; h++) sum[t][h] = all_i(-4 * x[t].h32[h]);
   dot_halves(N, u, x, sum);
 }
-#else
-INLINE void dot_nibbles(int N, const vi *u, const line *x, vi (*sum)[2]) { // 16 bits hold 8 pairs of 15 * 127
-  for (int k = 0; k < 8; k++)
+#endif
+// All V vectors of a block. A whole dot is left in half 0.
+INLINE void dot_block(uint32_t layout, int N, const uint8_t *w, const line *x, vi (*dot)[V][2]) {
+  for (int v = 0; v < V; v++) {
+    vi u[8], some[MOST_TOKENS][2];
+    unpack(layout, w, v, u);
+    if (layout == GR_Q6_K) dot_sixes(N, u, x, some);
+    else if (in_bytes(layout)) dot_bytes(N, u, x, some);
+    else dot_nibbles(N, u, x, some);
     for (int t = 0; t < N; t++) {
-      vi p = pairs(u[k], all_q(x[t].q + 4 * k));
-      sum[t][0] = k ? add16(sum[t][0], p) : p;
+      dot[t][v][0] = layout == GR_Q8_0 ? add_i(some[t][0], some[t][1]) : some[t][0];
+      dot[t][v][1] = some[t][1];
     }
-  for (int t = 0; t < N; t++) sum[t][0] = widen(sum[t][0]);
-}
-INLINE void dot_sixes(int N, const vi *u, const line *x, vi (*sum)[2]) { // 16 bits hold 2 pairs of 63 * 127
-  for (int h = 0; h < 2; h++)
-    for (int k = 0; k < 4; k += 2)
-      for (int t = 0; t < N; t++) {
-        const vi *w = u + 4 * h + k;
-        const int8_t *q = x[t].q + 16 * h + 4 * k;
-        vi p = widen(add16(pairs(w[0], all_q(q)), pairs(w[1], all_q(q + 4))));
-        sum[t][h] = k ? add_i(sum[t][h], p) : p;
-      }
-}
-INLINE void dot_bytes(int N, const vi *w, const line *x, vi (*sum)[2]) {
-  for (int h = 0; h < 2; h++)
-    for (int k = 0; k < 4; k++)
-      for (int t = 0; t < N; t++) {
-        vi p = widen(signed_pairs(w[4 * h + k], all_q(x[t].q + 16 * h + 4 * k)));
-        sum[t][h] = k ? add_i(sum[t][h], p) : p;
-      }
+  }
 }
 #endif
 

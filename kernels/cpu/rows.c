@@ -52,6 +52,8 @@ static void rms_norm(const void *record, gr_worker *w) {
   }
 }
 
+enum { AT_ONCE = 128 }; // channels computed before they are quantised, so that long chains of both overlap
+
 // y = f(x, z) for rows of two operands; the result is stored, quantised, or both.
 #define PAIRWISE(name, op, first, second, result, ROWS, CELLX, CELLZ, CELLY, QUANTISED)                                  \
   static void name(const void *record, gr_worker *w) {                                                                 \
@@ -61,9 +63,9 @@ static void rms_norm(const void *record, gr_worker *w) {
       const piece c = piece_of(&d, i);                                                                                 \
       const float *x = CELLX, *z = CELLZ;                                                                              \
       float *y = CELLY;                                                                                                \
-      for (uint32_t j = c.begin; j < c.end; j += 32) {                                                                 \
-        float out[32] __attribute__((aligned(32)));                                                                    \
-        const uint32_t n = gr_min(32, c.end - j);                                                                      \
+      for (uint32_t j = c.begin; j < c.end; j += AT_ONCE) {                                                            \
+        float out[AT_ONCE] __attribute__((aligned(32)));                                                               \
+        const uint32_t n = gr_min(AT_ONCE, c.end - j);                                                                 \
         for (uint32_t k = 0; k < n; k += 8) {                                                                          \
           v8 first = load_part(x + j + k, n - k), second = load_part(z + j + k, n - k);                                \
           store8(out + k, result);                                                                                     \
@@ -74,7 +76,7 @@ static void rms_norm(const void *record, gr_worker *w) {
     }                                                                                                                  \
   }
 #define QUANTISE_OUT \
-  if (a->quantize_out) quantise_block(out, AT(uint8_t, a->quantize_out, (size_t)a->quantize_out_row * c.row), a->N / 32, j / 32);
+  if (a->quantize_out) quantise_range(out, AT(uint8_t, a->quantize_out, (size_t)a->quantize_out_row * c.row), a->N, j, j + n);
 #define GRID(t) cell(a->t, a->t##_row, a->t##_col, a->cols, c.row)
 #define LINE(t) gr_row(a->t, a->t##_row, c.row)
 

@@ -29,6 +29,9 @@ INLINE gr_half float_to_half(float x) {
 INLINE v8 load8_half(const gr_half *p) {
 #if defined(__AVX2__)
   return (v8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+#elif defined(__aarch64__)
+  typedef _Float16 h8 __attribute__((vector_size(16), aligned(2)));
+  return __builtin_convertvector(*(const h8 *)p, v8);
 #else
   v8 x;
   for (int i = 0; i < 8; i++) x[i] = halves_to_float(p[i]);

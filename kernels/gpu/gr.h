@@ -26,6 +26,8 @@ typedef uint32_t u32x2 __attribute__((ext_vector_type(2)));
 typedef uint32_t u32x4 __attribute__((ext_vector_type(4)));
 typedef float f32x2 __attribute__((ext_vector_type(2)));
 typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef int32_t i32x8 __attribute__((ext_vector_type(8)));
+typedef u32x4 u32x4_of_8 __attribute__((aligned(8))); // at addresses that are multiples of 8
 
 // What a virtual workgroup knows besides its record. `scratch` starts with counters that are 0 between calls.
 typedef struct {
@@ -64,6 +66,37 @@ INLINE void acquire_device(void) { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "age
 INLINE uint32_t count_up(uint32_t GLOBAL *p) { return __scoped_atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL, DEVICE_SCOPE); }
 INLINE uint32_t peek(uint32_t GLOBAL *p) { return __scoped_atomic_load_n(p, __ATOMIC_RELAXED, DEVICE_SCOPE); }
 INLINE void poke(uint32_t GLOBAL *p, uint32_t v) { __scoped_atomic_store_n(p, v, __ATOMIC_RELAXED, DEVICE_SCOPE); }
+// A tile is a product of 16 rows and 16 tokens over half a block, 16 columns. Lanes hold two words of it, four columns
+// each: word j is number tile_word(j) of line (row or token) tile_line(j). They hold 8 elements of the result, and of
+// lines what they scale: `rows` and `tokens` that of line scale_row(i) and scale_token(i), for which of_row and
+// of_token find the one of element e.
+enum { ROW_SCALES = 1, TOKEN_SCALES = 1 };
+INLINE uint32_t tile_line(int j) { return thread_id() % 16; }
+INLINE uint32_t tile_word(int j) { return thread_id() / 16 % 2 * 2 + (uint32_t)j; }
+INLINE uint32_t tile_row(int e) { return thread_id() / 16 % 2 * 8 + (uint32_t)e; }
+INLINE uint32_t tile_token(int e) { return thread_id() % 16; }
+INLINE uint32_t scale_row(int i) { return thread_id() / 16 % 2 * 8 + thread_id() % 8; }
+INLINE uint32_t scale_token(int i) { return thread_id() % 16; }
+#define SHARE(e) __builtin_amdgcn_update_dpp(0, __builtin_bit_cast(int, *rows), 0x150 + e, 15, 15, 1)
+INLINE float of_row(const float *rows, int e) { // lanes 0 .. 7 of each half of the wave hold its 8 rows
+  switch (e) {
+  case 0: return __builtin_bit_cast(float, SHARE(0));
+  case 1: return __builtin_bit_cast(float, SHARE(1));
+  case 2: return __builtin_bit_cast(float, SHARE(2));
+  case 3: return __builtin_bit_cast(float, SHARE(3));
+  case 4: return __builtin_bit_cast(float, SHARE(4));
+  case 5: return __builtin_bit_cast(float, SHARE(5));
+  case 6: return __builtin_bit_cast(float, SHARE(6));
+  default: return __builtin_bit_cast(float, SHARE(7));
+  }
+}
+INLINE int of_token(int e) { return 0; }
+INLINE i32x8 wmma_iu8(i32x8 sum, int is_signed, u32x2 w, u32x2 x) { // int8 activations, and int8 or uint8 weights
+  typedef int i32x2 __attribute__((ext_vector_type(2)));
+  const i32x2 a = __builtin_bit_cast(i32x2, w), b = __builtin_bit_cast(i32x2, x);
+  return is_signed ? __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(1, a, 1, b, sum, 0)
+                   : __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(0, a, 1, b, sum, 0);
+}
 #else
 INLINE uint32_t thread_id(void) { return (uint32_t)__nvvm_read_ptx_sreg_tid_x(); }
 INLINE uint32_t group_id(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_x(); }
@@ -92,6 +125,33 @@ INLINE uint32_t peek(uint32_t GLOBAL *p) {
   return v;
 }
 INLINE void poke(uint32_t GLOBAL *p, uint32_t v) { __asm__ volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+// Tiles as above, two products of 16 rows and 8 tokens each.
+enum { ROW_SCALES = 2, TOKEN_SCALES = 4 };
+INLINE uint32_t tile_line(int j) { return thread_id() % 32 / 4 + 8 * (uint32_t)j; }
+INLINE uint32_t tile_word(int j) { return thread_id() % 4; }
+INLINE uint32_t tile_row(int e) { return thread_id() % 32 / 4 + 8 * (uint32_t)(e / 2 % 2); }
+INLINE uint32_t tile_token(int e) { return 8 * (uint32_t)(e / 4) + thread_id() % 4 * 2 + (uint32_t)(e % 2); }
+INLINE uint32_t scale_row(int i) { return thread_id() % 32 / 4 + 8 * (uint32_t)i; }
+INLINE uint32_t scale_token(int i) { return 8 * (uint32_t)(i / 2) + thread_id() % 4 * 2 + (uint32_t)(i % 2); }
+INLINE float of_row(const float *rows, int e) { return rows[e / 2 % 2]; }
+INLINE int of_token(int e) { return e / 4 * 2 + e % 2; }
+#define MMA(types, at, word)                                                                                           \
+  __asm__("mma.sync.aligned.m16n8k16.row.col.s32." types ".s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"           \
+          : "+r"(sum[at]), "+r"(sum[at + 1]), "+r"(sum[at + 2]), "+r"(sum[at + 3])                                     \
+          : "r"(w[0]), "r"(w[1]), "r"(word))
+INLINE i32x8 wmma_iu8(i32x8 total, int is_signed, u32x2 w, u32x2 x) {
+  int32_t sum[8];
+  for (int e = 0; e < 8; e++) sum[e] = total[e];
+  if (is_signed) {
+    MMA("s8.s8", 0, x[0]);
+    MMA("s8.s8", 4, x[1]);
+  } else {
+    MMA("u8.s8", 0, x[0]);
+    MMA("u8.s8", 4, x[1]);
+  }
+  for (int e = 0; e < 8; e++) total[e] = sum[e];
+  return total;
+}
 #endif
 
 INLINE uint32_t lane_id(void) { return thread_id() % LANES; }
@@ -104,6 +164,9 @@ INLINE uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 // Rows of a tensor over tokens; strides are in bytes.
 #define ROW(p, stride, i) ((__typeof__(p))((uint8_t GLOBAL *)(p) + (size_t)(stride) * (i)))
 INLINE u32x4 load16(const void GLOBAL *p) { return *(const u32x4 GLOBAL *)p; }
+INLINE u32x2 load8(const void GLOBAL *p) { return *(const u32x2 GLOBAL *)p; }
+INLINE uint32_t load4(const void GLOBAL *p) { return *(const uint32_t GLOBAL *)p; }
+INLINE uint32_t load2(const void GLOBAL *p) { return *(const uint16_t GLOBAL *)p; }
 
 // Sums of core/order.py, in all lanes: adding in pairs is commutative, so every lane has the bits of lane 0.
 INLINE float wave_sum(float x) {

@@ -1,15 +1,8 @@
-"""The native backend runs what the numpy backend runs, with the same bits for any threads and chunks."""
+"""The native backend runs what the numpy backend runs, with the same bits for any chunks and instruction set."""
 
 from __future__ import annotations
 
-import gc
 import json
-import multiprocessing
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +13,14 @@ from conftest import GOLDEN
 
 from graphrun import backends
 from graphrun.backends import engine
+from graphrun.backends.abi import layout
 from graphrun.backends.fallback import Fallback
 from graphrun.backends.native import NativeBackend
 from graphrun.backends.reference import NumpyBackend
 from graphrun.core.errors import BackendError, ProgramError, UsageError
 from graphrun.core.gguf import ModelFile
 from graphrun.model import Activations, Model, graph_of
+from graphrun.ops import OPS
 
 A = np.ndarray[Any, Any]
 MODELS = json.loads((GOLDEN / "manifest.json").read_text())["models"]
@@ -47,6 +42,20 @@ def decoded(model: Model, tokens: list[int]) -> A:
 @pytest.fixture(scope="module")
 def native() -> NativeBackend:
     return NativeBackend(2)
+
+
+@pytest.mark.parametrize("instructions", SETS)
+def test_every_kernel_of_the_table_is_an_ops(instructions: str) -> None:
+    """And every kernel of an op is in the table: those of the ops are what tests/ops/test_kernels.py runs."""
+    table = dict(engine.kernels(instructions).index)
+    del table["read"]  # no op: it measures, see below
+    assert table == {k.name: (table[k.name][0], layout(op).checksum) for op in OPS.values() for k in op.kernels}
+
+
+@pytest.mark.parametrize("instructions", SETS)
+def test_read_limit(instructions: str) -> None:
+    pool = engine.Pool(2, engine.kernels(instructions))
+    assert 1e8 < pool.read_limit(1 << 22) < 1e13
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,29 +95,6 @@ def test_chunks_and_instruction_sets_do_not_matter(name: str) -> None:
             session = model.session()
             rows = [row for i in range(0, len(tokens), size) for row in session.score(tokens[i : i + size])]
             assert np.array_equal(np.stack(rows), single), (instructions, size)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 4])
-def test_threads_do_not_matter(threads: int, tmp_path: Path) -> None:
-    path = tiny.llama(tmp_path / "tiny.gguf")
-    tokens = list(range(3, 40))
-    expected = np.stack(list(opened(path, NativeBackend(2)).session().score(tokens)))
-    model = opened(path, NativeBackend(threads))
-    assert np.array_equal(np.stack(list(model.session().score(tokens))), expected)
-    assert np.array_equal(decoded(model, tokens), expected)
-
-
-def test_text_of_a_real_model(smollm: Path, native: NativeBackend) -> None:
-    """SmolLM2 continues a prompt token by token as on the numpy backend."""
-    texts = []
-    for backend in (native, NumpyBackend()):
-        session = opened(smollm, backend).session()
-        logits, tokens = session.prefill([504, 3575, 282, 4649, 314]), []
-        for _ in range(64):
-            tokens.append(int(np.argmax(logits)))
-            logits = session.decode(tokens[-1])
-        texts.append(tokens)
-    assert texts[0] == texts[1]
 
 
 def test_states_in_the_order_of_their_types(tmp_path: Path, native: NativeBackend) -> None:
@@ -167,94 +153,3 @@ def test_auto_is_native_or_says_why_not(tmp_path: Path, monkeypatch: pytest.Monk
     assert "there is no C compiler" in model.runner.notes[0] and "\n" not in model.runner.notes[0]
     with pytest.raises(BackendError, match="no C compiler"):
         backends.open("native")
-
-
-def _decode_in_child(model: Model, tokens: list[int], queue: Any) -> None:
-    queue.put(decoded(model, tokens).tobytes())
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_computes_too(tmp_path: Path) -> None:
-    model = opened(tiny.llama(tmp_path / "tiny.gguf"), NativeBackend(2))
-    tokens = list(range(3, 9))
-    expected = decoded(model, tokens).tobytes()
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=_decode_in_child, args=(model, tokens, queue))
-    child.start()
-    assert queue.get(timeout=60) == expected
-    child.join(timeout=60)
-    assert child.exitcode == 0
-    assert decoded(model, tokens).tobytes() == expected
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_has_states_of_its_own(tmp_path: Path) -> None:
-    model = opened(tiny.llama(tmp_path / "tiny.gguf"), NativeBackend(1))
-    session = model.session()
-    session.prefill([3, 4, 5])
-    before = {name: memory.copy() for name, memory in model.runner.states.items()}  # type: ignore[attr-defined]
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    child = context.Process(target=_decode_in_child, args=(model, [9, 8, 7, 6], queue))
-    child.start()
-    queue.get(timeout=60)
-    child.join(timeout=60)
-    for name, memory in model.runner.states.items():  # type: ignore[attr-defined]
-        assert np.array_equal(memory, before[name]), name
-
-
-LOOP = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_native import NativeBackend, opened
-model = opened(Path(sys.argv[1]), NativeBackend(4))
-session = model.session()
-print("ready", flush=True)
-while True:
-    model.session().prefill(list(range(3, 100)))
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_an_interrupt_ends_the_process(tmp_path: Path) -> None:
-    path = tiny.llama(tmp_path / "tiny.gguf")
-    folders = os.pathsep.join(str(p) for p in (Path(__file__).parent, Path(__file__).parent.parent))
-    environment = {**os.environ, "PYTHONPATH": folders}
-    command = [sys.executable, "-c", LOOP, str(path), str(Path(__file__).parent)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    assert child.stdout is not None and child.stdout.readline() == "ready\n"
-    time.sleep(0.3)
-    child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=30)
-    assert "KeyboardInterrupt" in errors
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc")
-def test_many_runs_leak_nothing(tmp_path: Path) -> None:
-    """200 short runs, and 20 loads of a model with threads of its own, leave memory and threads as they were."""
-    path = tiny.llama(tmp_path / "tiny.gguf")
-
-    def load_and_run() -> None:
-        opened(path, NativeBackend(3)).session().prefill([3, 4, 5])
-
-    model = opened(path, NativeBackend(2))
-    for _ in range(20):
-        load_and_run()
-        decoded(model, [3, 4, 5])
-    gc.collect()
-    threads, before = len(os.listdir("/proc/self/task")), resident()
-    for _ in range(200):
-        decoded(model, [3, 4, 5])
-    for _ in range(20):
-        load_and_run()
-    gc.collect()
-    assert len(os.listdir("/proc/self/task")) <= threads
-    assert resident() - before < 8 << 20

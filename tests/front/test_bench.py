@@ -33,6 +33,7 @@ def model(tmp_path: Path) -> Model:
 def test_settings() -> None:
     found = settings([512, 0], [128], [(64, 16)])
     assert [str(s) for s in found] == ["pp512", "tg128", "pp64+tg16"]
+    assert [str(s) for s in settings([], [0], [], [8, 0, 2])] == ["verify8", "verify2"]
     for prompt in ([], [0], [-1]):
         with pytest.raises(UsageError, match="nothing to measure"):
             settings(prompt, [0], [])
@@ -49,6 +50,26 @@ def test_commands(model: Model) -> None:
     for wrong in (["-p", "8,x"], ["-pg", "4"], ["-o", "xml"], ["-p", "0", "-n", "0"]):
         failed = CliRunner().invoke(app, ["bench", path, *wrong])
         assert failed.exit_code != 0
+
+
+def test_verify_steps(model: Model) -> None:
+    report = bench(model, settings([], [4], [], [2, 3]), 2)
+    decode, *verified = report.rows
+    assert decode.ratio is None and [str(r.setting) for r in verified] == ["verify2", "verify3"]
+    for row in verified:
+        assert len(row.speeds) == len(row.ratios) == 2 and row.ratio and row.ratio > 0 and row.bandwidth is None
+    md = table(report, "md").splitlines()
+    assert md[0].split("|")[-2].strip() == "in decode steps" and md[3].split("|")[-2].strip()
+    assert json.loads(table(report, "json"))[1]["n_verify"] == 2
+    for count in (model.rollback + 1, 8):  # more than can be taken back, or than the context holds
+        with pytest.raises(UsageError, match="verify"):
+            bench(model, settings([], [], [], [count]), 1)
+
+
+def test_the_share_is_that_of_each_turns_own_limit() -> None:
+    row = Row(Setting(0, 8), (1.0, 4.0, 2.0), 1000, (2000.0, 8000.0, 2000.0))
+    assert row.share == 0.5  # of 0.5, 0.5 and 1
+    assert Row(Setting(0, 8), (1.0,), 1000).share is None and Row(Setting(8, 0), (1.0,), 1000, (1.0,)).share is None
 
 
 def test_every_form(model: Model) -> None:

@@ -27,7 +27,7 @@ A = np.ndarray[Any, Any]
 
 @cache
 def model(name: str, activations: str = "q8") -> Model:
-    return load(MODELS / f"{name}.gguf", activations=activations)  # type: ignore[arg-type]
+    return load(MODELS / f"{name}.gguf", backend="numpy", activations=activations)  # type: ignore[arg-type]
 
 
 def changed(op: str, change: Callable[[Any], Any]) -> Mapping[str, Op]:

@@ -18,7 +18,7 @@ from graphrun.plan import memory_plan
 
 @pytest.fixture(params=["f32", "f16", "q8_0", "q4_0"])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Model:
-    return load(tiny.llama(tmp_path / "m.gguf", weights=request.param), context=64)
+    return load(tiny.llama(tmp_path / "m.gguf", weights=request.param), backend="numpy", context=64)
 
 
 def loaded(model: Model) -> tuple[list[Value], list[State]]:
@@ -50,7 +50,7 @@ def test_every_tensor_is_counted(model: Model) -> None:
 
 def test_cache_grows_with_the_context(tmp_path: Path) -> None:
     path = tiny.llama(tmp_path / "m.gguf")
-    small, large = (memory_plan(load(path, context=context)) for context in (16, 64))
+    small, large = (memory_plan(load(path, backend="numpy", context=context)) for context in (16, 64))
     states = [sum(s.nbytes for s in plan.states) for plan in (small, large)]
     assert states[1] == 4 * states[0] == 4 * 16 * 2 * tiny.LAYERS * tiny.G * 32 * np.dtype(np.float16).itemsize
     assert [s.nbytes for s in small.weights] == [s.nbytes for s in large.weights]

@@ -45,7 +45,7 @@ def test_a_model_has_a_line_for_each_step(model: str) -> None:
     code, out = run(model)
     assert code == 0
     locks = dict(re.findall(r"^ +(\w+ +\d+) .* ([0-9a-f]{16})$", out, re.MULTILINE))
-    opened = load(model)
+    opened = load(model, backend="numpy")
     assert lock(opened.program("decode", 1)) in locks.values()
     assert lock(opened.program("prefill", 256)) in locks.values()
     assert "proved for exactly this source" in out and out.endswith("every check passed\n")
@@ -92,7 +92,7 @@ def test_a_refused_program_ends_the_command(model: str, monkeypatch: pytest.Monk
 
 
 def test_dumps_and_plans_show_the_lock(model: str) -> None:
-    wanted = lock(load(model).program("decode"))
+    wanted = lock(load(model, backend="numpy").program("decode"))
     runner = CliRunner()
     assert f"lock {wanted}" in runner.invoke(app, ["dump", model]).output
     assert json.loads(runner.invoke(app, ["dump", model, "--json"]).output)["lock"] == wanted

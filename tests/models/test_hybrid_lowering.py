@@ -98,13 +98,15 @@ def test_lowering_of_the_drafter_keeps_every_bit(step: str, tokens: int, files: 
 
 @pytest.mark.parametrize(("step", "tokens"), [("decode", 1), ("verify", 8), ("prefill", 64), ("draft", 1)])
 def test_dump(step: str, tokens: int, files: Files, golden_text: GoldenText) -> None:
-    program = files.model("qwen35-mtp.Q4_0", activations="q8").program(step, tokens)
+    program = files.model("qwen35-mtp.Q4_0", activations="q8", backend="numpy").program(step, tokens)
     golden_text.check(f"dumps/qwen35.{step}.txt", program_text(program))
 
 
 @pytest.mark.parametrize(("step", "tokens"), [("context", 8), ("draft", 8)])
 def test_dump_of_the_drafter(step: str, tokens: int, files: Files, golden_text: GoldenText) -> None:
-    drafter = DFlashDrafter(load(files.path("models/qwen35-heads.F32.gguf")), files.path("models/dflash.Q8_0.gguf"))
+    drafter = DFlashDrafter(
+        load(files.path("models/qwen35-heads.F32.gguf"), backend="numpy"), files.path("models/dflash.Q8_0.gguf")
+    )
     golden_text.check(f"dumps/dflash.{step}.txt", program_text(drafter.source.program(step, tokens)))
 
 

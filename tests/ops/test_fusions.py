@@ -54,7 +54,7 @@ class FileMemory(Memory):
 
 
 def opened(name: str, activations: Any = "q8") -> Model:
-    return load(GOLDEN / "models" / f"{name}.gguf", activations=activations, threads=1)
+    return load(GOLDEN / "models" / f"{name}.gguf", backend="numpy", activations=activations, threads=1)
 
 
 def reference_graph(model: Model, step: str, tokens: int) -> Graph:

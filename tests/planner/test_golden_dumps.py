@@ -22,8 +22,8 @@ PROGRAMS += [("my_arch.q4_0", step) for step in ("decode", "prefill")]
 def opened(name: str, folder: Path) -> Model:
     if name.startswith("my_arch"):
         path = my_arch.write(folder / f"{name}.gguf", layers=1, weights="q4_0")
-        return load(path, graph=str(my_arch.GRAPH), context=CONTEXT)
-    return load(GOLDEN / "models" / f"{name}.gguf", context=CONTEXT)
+        return load(path, graph=str(my_arch.GRAPH), backend="numpy", context=CONTEXT)
+    return load(GOLDEN / "models" / f"{name}.gguf", backend="numpy", context=CONTEXT)
 
 
 @pytest.mark.parametrize(("name", "step"), PROGRAMS)
@@ -32,7 +32,7 @@ def test_programs(name: str, step: str, tmp_path: Path, golden_text: GoldenText)
 
 
 def test_exact_program(tmp_path: Path, golden_text: GoldenText) -> None:
-    model = load(GOLDEN / "models" / "llama-s.Q4_0.gguf", context=CONTEXT, activations="exact")
+    model = load(GOLDEN / "models" / "llama-s.Q4_0.gguf", backend="numpy", context=CONTEXT, activations="exact")
     golden_text.check("dumps/llama-s.Q4_0.decode.exact.txt", stage_text(model))
 
 
