@@ -76,7 +76,15 @@ def attend_block(q: A, k: A, v: A, kc: A, vc: A, pos: A, window: int) -> A:
 
 @op(
     "x: f32[R, V], k: int -> top: f32[R, k], ids: i32[R, k]",
-    kernels=(Kernel("topk", groups="R * ceil(V, 4096)", tile="R: 1", split="ceil(V, 4096)"),),
+    kernels=(
+        Kernel(
+            "topk",
+            groups="R * ceil(V, 4096)",
+            tile="R: 1",
+            split="ceil(V, 4096)",
+            scratch="R * ceil(V, 4096) * k * 2",
+        ),
+    ),
     flops="R * V",
     requires="k <= V",
 )

@@ -15,6 +15,13 @@ A = np.ndarray[Any, Any]
 
 MANY = 1 << 30
 TILE = f"M: {ie_rows_per_wg()}"  # of all tokens, but for a gemm
+EDGE = 4 * ie_rows_per_wg()  # rows and tokens of a quantised gemm's tile
+
+
+def _gemm(layout: str) -> Kernel:
+    rows, tokens = (ie_rows_per_wg(), 16) if layout == "f32" else (EDGE, EDGE)
+    groups, tile = f"ceil(T, {tokens}) * ceil(M, {rows})", f"T: {tokens}, M: {rows}"
+    return Kernel(f"gemm_{layout}", groups, (17, MANY), layout, tile)
 
 
 def _kernels(*layouts: str) -> tuple[Kernel, ...]:
@@ -25,7 +32,7 @@ def _kernels(*layouts: str) -> tuple[Kernel, ...]:
         for kernel in (
             Kernel(f"gemv_{layout}", "ceil(M, 8)", (1, 1), layout, TILE),
             Kernel(f"gemv_{layout}_t", "ceil(M, 8)", (2, 16), layout, TILE),
-            Kernel(f"gemm_{layout}", "ceil(T, 16) * ceil(M, 8)", (17, MANY), layout, f"T: 16, {TILE}"),
+            _gemm(layout),
         )
     )
 

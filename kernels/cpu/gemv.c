@@ -2,6 +2,7 @@
 #include "lanes.h"
 
 enum { TILE = 32, AHEAD = 8192 }; // tokens that share a read of the weights; bytes to prefetch ahead
+enum { UNPACKED = 512 };            // bytes of a block
 
 typedef struct {
   vf s0, s1, m0, m1;
@@ -50,13 +51,18 @@ INLINE vf add_dot(uint32_t layout, vi *dot, factors f, const line *x, vf sum) {
   return layout == GR_I8_A ? fma_f(fma_f(all_f(x->h[1]), f.m1, all_f(x->h[0]) * f.m0), d, sum) : sum;
 }
 
-// One block of N tokens: to = under + (sum + block).
-INLINE void add_block(uint32_t layout, int N, const uint8_t *w, const uint8_t *above, const line *x, vf (*sum)[V], vf (*under)[V], vf (*to)[V]) {
-  vi dot[MOST_TOKENS][V][2];
-  dot_block(layout, N, w, x, dot);
-  for (int v = 0; v < V; v++) {
-    const factors f = scales(layout, w + word_bytes(layout), above, v);
-    for (int t = 0; t < N; t++) to[t][v] = under[t][v] + add_dot(layout, dot[t][v], f, x + t * lines_of(layout, N), sum[t][v]);
+// A block of N tokens: to = under + (sum + block). `s` and `above` are its scales, `words` its weights, of layout `from`.
+INLINE void add_block(uint32_t layout, uint32_t from, int N, const uint8_t *words, const uint8_t *s, const uint8_t *above, const line *x,
+                      vf (*sum)[V], vf (*under)[V], vf (*to)[V]) {
+  const int side_by_side = in_halves(layout) && !WIDE ? 1 : V; // what registers have room for
+  for (int first = 0; first < V; first += side_by_side) {
+    vi dot[MOST_TOKENS][V][2];
+    dot_block(layout, from, N, (vectors){first, side_by_side}, words, x, dot);
+    for (int i = 0; i < side_by_side; i++) {
+      const int v = first + i;
+      const factors f = scales(layout, s, above, v);
+      for (int t = 0; t < N; t++) to[t][v] = under[t][v] + add_dot(layout, dot[t][i], f, x + t * lines_of(layout, N), sum[t][v]);
+    }
   }
 }
 
@@ -106,7 +112,7 @@ INLINE void one_token(uint32_t layout, const gr_gemv *a, uint32_t t0, const line
       const line *l = x + b;
       __asm__("" : "+r"(l)); // one base register: broadcasts with an index are slower
       vi dot[1][V][2];
-      dot_block(layout, 1, w, l, dot);
+      dot_block(layout, layout, 1, (vectors){0, V}, w, l, dot);
       for (int v = 0; v < V; v++)
         sum[v] = add_dot(layout, dot[0][v], scales(layout, w + word_bytes(layout), above + super_bytes(layout) * (b / 8), v), l, sum[v]);
     }
@@ -120,8 +126,8 @@ INLINE void one_token(uint32_t layout, const gr_gemv *a, uint32_t t0, const line
   finish(&OUTPUT(a), p, t0, sum);
 }
 
-// Panel p for tokens t0 .. t0 + N - 1.
-INLINE void panel_product(uint32_t layout, int N, const gr_gemv *a, uint32_t t0, const line *x, uint32_t p) {
+// Panel p for tokens t0 .. t0 + N - 1; `bytes` are its weights if they were unpacked before.
+INLINE void panel_product(uint32_t layout, int N, const gr_gemv *a, uint32_t t0, const line *x, uint32_t p, const uint8_t *bytes) {
   const gr_matrix *m = a->w;
   const uint32_t nb = m->cols / 32;
   const uint8_t *above = m->data + m->stride * p, *w = above + super_bytes(layout) * (nb / 8);
@@ -138,7 +144,10 @@ INLINE void panel_product(uint32_t layout, int N, const gr_gemv *a, uint32_t t0,
       __asm__("" : "+r"(l)); // one base register: broadcasts with an index are slower
       const int last = merges && b + LANES >= nb; // then the lane's sum is merged at once
       vf (*to)[V] = stack[depth - last];
-      add_block(layout, N, w, above + super_bytes(layout) * (b / 8), l, sum, last ? to : nothing, to);
+      const uint8_t *scale = w + word_bytes(layout), *over = above + super_bytes(layout) * (b / 8);
+      vf (*under)[V] = last ? to : nothing;
+      if (bytes) add_block(layout, GR_Q8_0, N, bytes, scale, over, l, sum, under, to), bytes += UNPACKED;
+      else add_block(layout, layout, N, w, scale, over, l, sum, under, to);
       sum = to;
     }
     for (depth -= merges > 0; merges > 1; merges--, depth--)
@@ -148,30 +157,50 @@ INLINE void panel_product(uint32_t layout, int N, const gr_gemv *a, uint32_t t0,
   }
   for (int t = 0; t < N; t++) finish(&OUTPUT(a), p, t0 + t, stack[0][t]);
 }
-INLINE void panels_product(uint32_t layout, uint32_t N, const gr_gemv *a, uint32_t t0, const line *x, uint32_t p) {
-  if (N == 4) panel_product(layout, 4, a, t0, x, p);
-  else if (N == 3) panel_product(layout, 3, a, t0, x, p);
-  else if (N == 2) panel_product(layout, 2, a, t0, x, p);
+INLINE void panels_product(uint32_t layout, uint32_t N, const gr_gemv *a, uint32_t t0, const line *x, uint32_t p, const uint8_t *bytes) {
+  if (N == MOST_TOKENS && bytes) panel_product(layout, MOST_TOKENS, a, t0, x, p, bytes);
+  else if (N == MOST_TOKENS) panel_product(layout, MOST_TOKENS, a, t0, x, p, 0);
+  else if (N == 4) panel_product(layout, 4, a, t0, x, p, 0);
+  else if (N == 3) panel_product(layout, 3, a, t0, x, p, 0);
+  else if (N == 2) panel_product(layout, 2, a, t0, x, p, 0);
   else one_token(layout, a, t0, x, p);
+}
+
+// The weights of a panel, UNPACKED bytes a block, as they would be unpacked for every group of tokens.
+static void unpack_words(uint32_t layout, const gr_matrix *m, uint32_t p, uint8_t *bytes) {
+  const uint32_t nb = m->cols / 32;
+  const uint8_t *w = m->data + m->stride * p + super_bytes(layout) * (nb / 8);
+  for (uint32_t b = 0; b < nb; b++, w += block_bytes(layout), bytes += UNPACKED)
+    for (int v = 0; v < V; v++)
+      for (int k = 0; k < 8; k++) {
+        const vi u = columns(layout, w, v, k);
+        memcpy(bytes + 64 * k + 4 * W * v, &u, sizeof u);
+      }
+}
+
+// How many of the tokens left are next; one alone is slow.
+INLINE uint32_t group_of(uint32_t left) {
+  if (left >= MOST_TOKENS) return left == 5 && MOST_TOKENS == 4 ? 3 : MOST_TOKENS;
+  return left > 4 ? (left + 1) / 2 : left;
 }
 
 INLINE void product(uint32_t layout, const gr_gemv *a, gr_worker *w) {
   const uint32_t nb = a->N / 32, most = nb > 256 ? TILE / 2 : TILE;
   const size_t line_count = (size_t)nb * lines_of(layout, 2); // of a token
   const gr_range panels = gr_share((a->w->rows + PANEL - 1) / PANEL, w);
-  line *lines = gr_scratch(w, sizeof(line) * line_count * gr_min(a->T, most));
+  const size_t line_bytes = sizeof(line) * line_count * gr_min(a->T, most);
+  const int unpacks = layout == GR_Q6_K && a->T >= 2 * MOST_TOKENS; // which costs much there
+  line *lines = gr_scratch(w, line_bytes + (unpacks ? UNPACKED * (size_t)nb : 0));
   if (!lines || panels.begin == panels.end) return;
-  for (uint32_t t0 = 0; t0 < a->T; t0 += most) {
-    const uint32_t end = gr_min(most, a->T - t0), groups = (end + MOST_TOKENS - 1) / MOST_TOKENS;
-    for (uint32_t g = 0; g < groups; g++) {
-      const uint32_t from = end * g / groups, n = end * (g + 1) / groups - from;
-      arrange(a, layout, t0 + from, n, lines + line_count * from);
+  uint8_t *bytes = unpacks ? (uint8_t *)lines + line_bytes : 0;
+  for (uint32_t t0 = 0, n; t0 < a->T; t0 += n) {
+    n = gr_min(most, a->T - t0);
+    for (uint32_t t = 0, some; t < n; t += some) arrange(a, layout, t0 + t, some = group_of(n - t), lines + line_count * t);
+    for (uint32_t p = panels.begin; p < panels.end; p++) {
+      if (unpacks) unpack_words(layout, a->w, p, bytes);
+      for (uint32_t t = 0, some; t < n; t += some)
+        panels_product(layout, some = group_of(n - t), a, t0 + t, lines + line_count * t, p, unpacks ? bytes : 0);
     }
-    for (uint32_t p = panels.begin; p < panels.end; p++)
-      for (uint32_t g = 0; g < groups; g++) {
-        const uint32_t from = end * g / groups, n = end * (g + 1) / groups - from;
-        panels_product(layout, n, a, t0 + from, lines + line_count * from, p);
-      }
   }
 }
 

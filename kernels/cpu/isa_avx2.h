@@ -2,6 +2,8 @@
 enum { V = 2, W = 8 };
 typedef __m256i vi;
 typedef __m256 vf;
+// A sum that is made here and stays in a register: else compilers compute token after token, and spill the weights.
+#define PIN(x) __asm__ volatile("" : "+x"(x))
 INLINE vi load_i(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 INLINE vi all_i(int32_t x) { return _mm256_set1_epi32(x); }
 INLINE vi all_q(const int8_t *p) { int32_t x; memcpy(&x, p, 4); return _mm256_set1_epi32(x); }

@@ -1,5 +1,6 @@
 // Sixteen rows in a 512-bit vector, dot products by VNNI.
 enum { V = 1, W = 16 };
+#define MOST_TOKENS 8
 typedef __m512i vi;
 typedef __m512 vf;
 INLINE vi load_i(const void *p) { return _mm512_loadu_si512(p); }

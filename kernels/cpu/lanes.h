@@ -44,52 +44,57 @@ INLINE void unpack(uint32_t layout, const uint8_t *w, int v, vi *u) {
   for (int k = 0; k < 8; k++) u[k] = columns(layout, w, v, k);
 }
 
-enum { MOST_TOKENS = 4 }; // computed together
+#if !defined(MOST_TOKENS)
+#define MOST_TOKENS 4 // computed together: 1 to 4, or so many
+#endif
+#if !defined(PIN)
+#define PIN(x) // see isa_avx2.h
+#endif
 
+// Vectors first .. first + n - 1 of a panel.
+typedef struct {
+  int first, n;
+} vectors;
+
+// dot_block: the exact dots of a block of weights and N lines, of some vectors side by side. A whole dot is left in
+// half 0; halves are columns 0..15 and 16..31. `from` is the layout of w, or q8_0 where that was unpacked before.
 #if defined(PAIRS_IN_16_BITS)
 #include "pairs.h"
-#else
+#elif defined(OWN_DOTS)
 enum { WIDE = 0 }; // see pairs.h
-// Dot products of 8 vectors of weights u, four columns each, with the 32 activations of N lines, which are computed
-// side by side to hide latencies. Halves: columns 0..15 and 16..31 apart.
-#if !defined(OWN_DOTS) // else in the file of the instruction set
-INLINE void dot_halves(int N, const vi *u, const line *x, vi (*sum)[2]) {
-  for (int k = 0; k < 4; k++)
+INLINE void dot_block(uint32_t layout, uint32_t from, int N, vectors some, const uint8_t *w, const line *x, vi (*dot)[V][2]) {
+  for (int v = 0; v < some.n; v++) {
+    vi u[8], halves[MOST_TOKENS][2];
+    unpack(from, w, some.first + v, u);
+    if (layout == GR_Q6_K) dot_sixes(N, u, x, halves);
+    else if (in_bytes(layout)) dot_bytes(N, u, x, halves);
+    else dot_nibbles(N, u, x, halves);
     for (int t = 0; t < N; t++) {
-      sum[t][0] = dot_add(sum[t][0], u[k], all_q(x[t].q + 4 * k));
-      sum[t][1] = dot_add(sum[t][1], u[4 + k], all_q(x[t].q + 16 + 4 * k));
-    }
-}
-INLINE void dot_nibbles(int N, const vi *u, const line *x, vi (*sum)[2]) {
-  for (int t = 0; t < N; t++) sum[t][0] = sum[t][1] = all_i(0);
-  dot_halves(N, u, x, sum);
-  for (int t = 0; t < N; t++) sum[t][0] = add_i(sum[t][0], sum[t][1]);
-}
-INLINE void dot_sixes(int N, const vi *u, const line *x, vi (*sum)[2]) {
-  for (int t = 0; t < N; t++) sum[t][0] = sum[t][1] = all_i(0);
-  dot_halves(N, u, x, sum);
-}
-INLINE void dot_bytes(int N, const vi *w, const line *x, vi (*sum)[2]) { // weights + 128 are unsigned
-  vi u[8];
-  for (int k = 0; k < 8; k++) u[k] = flip(w[k]);
-  for (int t = 0; t < N; t++)
-    for (int h = 0; h < 2; h++) sum[t][h] = all_i(-4 * x[t].h32[h]);
-  dot_halves(N, u, x, sum);
-}
-#endif
-// All V vectors of a block. A whole dot is left in half 0.
-INLINE void dot_block(uint32_t layout, int N, const uint8_t *w, const line *x, vi (*dot)[V][2]) {
-  for (int v = 0; v < V; v++) {
-    vi u[8], some[MOST_TOKENS][2];
-    unpack(layout, w, v, u);
-    if (layout == GR_Q6_K) dot_sixes(N, u, x, some);
-    else if (in_bytes(layout)) dot_bytes(N, u, x, some);
-    else dot_nibbles(N, u, x, some);
-    for (int t = 0; t < N; t++) {
-      dot[t][v][0] = layout == GR_Q8_0 ? add_i(some[t][0], some[t][1]) : some[t][0];
-      dot[t][v][1] = some[t][1];
+      dot[t][v][0] = layout == GR_Q8_0 ? add_i(halves[t][0], halves[t][1]) : halves[t][0];
+      dot[t][v][1] = halves[t][1];
     }
   }
+}
+#else
+enum { WIDE = 0 };
+INLINE void dot_block(uint32_t layout, uint32_t from, int N, vectors some, const uint8_t *w, const line *x, vi (*dot)[V][2]) {
+  const int halves = in_halves(layout), apart = halves || N == 1, chain = apart ? 4 : 8; // two chains where tokens are few
+#pragma GCC unroll 8
+  for (int k = 0; k < 8; k++) {
+    vi u[V];
+    for (int v = 0; v < some.n; v++) u[v] = in_bytes(layout) ? flip(columns(from, w, some.first + v, k)) : columns(from, w, some.first + v, k);
+    for (int t = 0; t < N; t++) {
+      const vi q = all_q(x[t].q + 4 * k);
+      for (int v = 0; v < some.n; v++) {
+        vi *sum = &dot[t][v][k / chain];
+        if (k % chain == 0) *sum = all_i(!in_bytes(layout) ? 0 : apart ? -4 * x[t].h32[k / 4] : -128 * x[t].sum); // bytes + 128 are unsigned
+        *sum = dot_add(*sum, u[v], q);
+        PIN(*sum);
+      }
+    }
+  }
+  for (int t = 0; apart && !halves && t < N; t++)
+    for (int v = 0; v < some.n; v++) dot[t][v][0] = add_i(dot[t][v][0], dot[t][v][1]);
 }
 #endif
 

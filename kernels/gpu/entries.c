@@ -1,5 +1,11 @@
 // One entry for each kernel, and the table by which the host finds them.
+#include "dense.c"
+#include "dflash.c"
+#include "gemm.c"
+#include "gemv.c"
+#include "rope.c"
 #include "rows.c"
+#include "sample.c"
 
 #define KERNEL(name, op, body, lds) \
   GR_ENTRY call_##name(const gr_##op GR_CONSTANT *record, uint32_t GLOBAL *scratch) { body(record, (gr_work){group_id(), scratch}); }

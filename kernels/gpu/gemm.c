@@ -5,11 +5,15 @@
 // neighbouring blocks at about the same time.
 #include "weights.h"
 
-enum { TILE = 16, SIDE = 2, EDGE = TILE * SIDE }; // a workgroup has SIDE x SIDE tiles
+#ifndef RT
+#define RT 2
+#define TT 2
+#endif
+enum { TILE = 16, ROW_TILES = RT, TOKEN_TILES = TT, ROWS = TILE * ROW_TILES, TOKENS = TILE * TOKEN_TILES }; // of a workgroup
 
 // Sums of a wave's tiles.
 typedef struct {
-  float of[SIDE][SIDE][8];
+  float of[ROW_TILES][TOKEN_TILES][8];
 } tiles;
 
 // A lane's part of 16 rows of a block.
@@ -31,6 +35,7 @@ INLINE rows_part load_rows(uint32_t layout, const weights *m, uint32_t row0, uin
     p.q[0][j] = in_bytes(layout) ? first : unpacked(layout, first, high[0], 0, k);
     p.q[1][j] = in_bytes(layout) ? load4(words + 16) : unpacked(layout, first, high[1], 1, k);
   }
+#pragma unroll
   for (int i = 0; i < ROW_SCALES; i++) {
     const uint32_t below = row0 + scale_row(i), row = below < m->rows ? below : m->rows - 1;
     const factors f = factors_of(layout, load_scales(layout, m, (size_t)row * m->nb + b, row, b));
@@ -42,9 +47,8 @@ INLINE rows_part load_rows(uint32_t layout, const weights *m, uint32_t row0, uin
 // A lane's part of a block of 16 tokens, and of their sums.
 typedef struct {
   u32x2 q[2];
-  i32x8 half; // of the tokens of its elements
   float d[TOKEN_SCALES];
-  int32_t sum[TOKEN_SCALES];
+  int32_t sum[TOKEN_SCALES], half[TOKEN_SCALES]; // of the first half
 } tokens_part;
 
 INLINE tokens_part load_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, uint32_t t0, uint32_t nb, uint32_t b) {
@@ -57,14 +61,16 @@ INLINE tokens_part load_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, ui
     p.q[0][j] = load4(x);
     p.q[1][j] = load4(x + 16);
   }
+#pragma unroll
   for (int i = 0; i < TOKEN_SCALES; i++) {
     const uint32_t t = t0 + scale_token(i);
     const uint8_t GLOBAL *d = ROW(a->x, a->x_row, t < last ? t : last) + 32 * (size_t)nb + 4 * (size_t)b;
     p.d[i] = float_of(load4(d));
     p.sum[i] = (int32_t)load4(d + 4 * (size_t)nb);
   }
-  const i32x8 zero = {0};
-  p.half = in_halves(layout) ? wmma_iu8(zero, 1, (u32x2){0x01010101, 0x01010101}, p.q[0]) : zero;
+  const i32x8 zero = {0}, halves = in_halves(layout) ? wmma_iu8(zero, 1, (u32x2){0x01010101, 0x01010101}, p.q[0]) : zero;
+#pragma unroll
+  for (int i = 0; i < TOKEN_SCALES; i++) p.half[i] = halves[element_of(i)];
   return p;
 }
 
@@ -79,7 +85,7 @@ INLINE void add_tile(uint32_t layout, const rows_part *r, const tokens_part *c, 
     if (in_halves(layout)) f.s1 = of_row(r->s1, e);
     if (layout == GR_Q4_1 || layout == GR_Q4_K || layout == GR_I8_A) f.m0 = of_row(r->m0, e);
     if (layout == GR_I8_A) f.m1 = of_row(r->m1, e);
-    sum[e] = add_block(layout, f, in_halves(layout) ? first[e] : 0, second[e], c->d[t], c->sum[t], c->half[e], sum[e]);
+    sum[e] = add_block(layout, f, in_halves(layout) ? first[e] : 0, second[e], c->d[t], c->sum[t], c->half[t], sum[e]);
   }
 }
 
@@ -87,47 +93,50 @@ INLINE void add_tile(uint32_t layout, const rows_part *r, const tokens_part *c, 
 INLINE tiles lane_sums(uint32_t layout, const gr_gemv GR_CONSTANT *a, const weights *m, uint32_t row0, uint32_t t0, uint32_t lane) {
   tiles sum = {0};
   for (uint32_t b = lane; b < m->nb; b += LANES) {
-    rows_part r[SIDE];
-    tokens_part c[SIDE];
-    for (uint32_t i = 0; i < SIDE; i++) {
-      r[i] = load_rows(layout, m, row0 + TILE * i, b);
-      c[i] = load_tokens(layout, a, t0 + TILE * i, m->nb, b);
-    }
-    for (int i = 0; i < SIDE; i++)
-      for (int j = 0; j < SIDE; j++) add_tile(layout, &r[i], &c[j], sum.of[i][j]);
+    rows_part r[ROW_TILES];
+    tokens_part c[TOKEN_TILES];
+#pragma unroll
+    for (uint32_t i = 0; i < ROW_TILES; i++) r[i] = load_rows(layout, m, row0 + TILE * i, b);
+#pragma unroll
+    for (uint32_t i = 0; i < TOKEN_TILES; i++) c[i] = load_tokens(layout, a, t0 + TILE * i, m->nb, b);
+#pragma unroll
+    for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+      for (int j = 0; j < TOKEN_TILES; j++) add_tile(layout, &r[i], &c[j], sum.of[i][j]);
   }
   return sum;
 }
-INLINE tiles both(const tiles *x, const tiles *y) {
-  tiles sum;
-  for (int i = 0; i < SIDE * SIDE * 8; i++) (&sum.of[0][0][0])[i] = (&x->of[0][0][0])[i] + (&y->of[0][0][0])[i];
-  return sum;
+// The sum of two lanes' tiles, or what it adds to the first two lanes' sum, into the wave's part of shared memory.
+INLINE void add_part(LDS float *part, const tiles *x, const tiles *y, int first) {
+#pragma unroll
+  for (int i = 0; i < ROW_TILES; i++)
+#pragma unroll
+    for (int j = 0; j < TOKEN_TILES; j++)
+#pragma unroll
+      for (int e = 0; e < 8; e++) {
+        LDS float *to = part + (TOKENS * wave_id() + TILE * (uint32_t)j + tile_token(e)) * ROWS + TILE * (uint32_t)i + tile_row(e);
+        const float sum = x->of[i][j][e] + y->of[i][j][e];
+        *to = first ? sum : *to + sum;
+      }
 }
 
 INLINE void many_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, gr_work w) {
   const weights m = weights_of(a->w);
-  const uint32_t across = ceil_div(m.rows, EDGE), row0 = w.group % across * EDGE, t0 = w.group / across * EDGE;
+  const uint32_t across = ceil_div(m.rows, ROWS), row0 = w.group % across * ROWS, t0 = w.group / across * TOKENS;
   if (t0 >= a->T) return;
   LDS float *part = (LDS float *)gr_lds; // [wave][token][row]
-  tiles total = {0}, pair = {0}, left = {0};
+  tiles pair = {0};
+  barrier();
 #pragma unroll 1
-  for (uint32_t i = 0; i < 4; i++) { // lanes v, v + 16, v + 8, v + 24, in pairs
+  for (uint32_t i = 0; i < 4; i++) { // lanes v and v + 16, then v + 8 and v + 24
     const tiles sum = lane_sums(layout, a, &m, row0, t0, wave_id() + 8 * (i % 2 * 2 + i / 2));
     if (i % 2 == 0) pair = sum;
-    else pair = both(&pair, &sum);
-    if (i == 1) left = pair;
+    else add_part(part, &pair, &sum, i == 1);
   }
-  total = both(&left, &pair);
-  for (uint32_t i = 0; i < SIDE; i++)
-    for (uint32_t j = 0; j < SIDE; j++)
-      for (int e = 0; e < 8; e++)
-        part[(EDGE * wave_id() + TILE * j + tile_token(e)) * EDGE + TILE * i + tile_row(e)] = total.of[i][j][e];
   barrier();
-  for (uint32_t i = thread_id(); i < EDGE * EDGE; i += THREADS) {
-    float x[WAVES];
-    for (uint32_t v = 0; v < WAVES; v++) x[v] = part[EDGE * EDGE * v + i];
-    const float sum = ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
-    const uint32_t row = row0 + i % EDGE, t = t0 + i / EDGE;
+  for (uint32_t i = thread_id(); i < ROWS * TOKENS; i += THREADS) {
+    const float sum = waves_sum(part + i, ROWS * TOKENS);
+    const uint32_t row = row0 + i % ROWS, t = t0 + i / ROWS;
     if (row < m.rows && t < a->T) finish(a, row, t, sum + 0.0f);
   }
 }

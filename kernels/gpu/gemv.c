@@ -1,9 +1,12 @@
-// Products of quantised weights and up to 16 quantised tokens: a wave a row, 8 rows a workgroup.
+// Products of quantised weights and up to 16 quantised tokens, 8 rows a workgroup.
 //
-// Lane l of 32 adds blocks l, l + 32, ... and then the lanes are added by halves, so a token has the same bits alone.
+// Blocks l, l + 32, ... are added for l = 0 .. 31, and then these 32 sums by halves, so a token has the same bits
+// alone. For one token a wave has a row, and lane l sum l. For several, whose activations are more bytes than the
+// weights, a wave has four of the sums of all 8 rows, so that 8 lanes read the same activations.
 #include "weights.h"
 
-enum { FEW = 16, AT_ONCE = 4 }; // tokens at most, and those whose loads are in flight together
+enum { FEW = 16, AT_ONCE = 4 };   // tokens at most, and those whose loads are in flight together
+enum { SUMS = LANES / WAVES };    // of a row, that a wave has of several tokens
 
 // A block of a row as it is loaded.
 typedef struct {
@@ -74,33 +77,40 @@ INLINE void one_token(uint32_t layout, const gr_gemv GR_CONSTANT *a, uint32_t ro
   if (lane_id() == 0) finish(a, row, 0, sum);
 }
 
-// Tokens t0 .. T - 1 of at most 16, which share each block; the last one fills places that are left of four.
-INLINE void few_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, uint32_t row) {
+// At most 16 tokens, which share each block; the last one fills places that are left of four.
+INLINE void few_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, uint32_t group) {
   const weights m = weights_of(a->w);
-  const uint32_t nb = m.nb, T = a->T;
+  const uint32_t nb = m.nb, T = a->T, row = WAVES * group + lane_id() / SUMS, read = row < m.rows ? row : m.rows - 1;
+  LDS float *part = (LDS float *)gr_lds; // [token][wave][lane]
   float sum[FEW];
   for (uint32_t t = 0; t < FEW; t++) sum[t] = 0;
-  for (uint32_t b = lane_id(); b < nb; b += LANES) {
-    const block k = load_block(layout, &m, row, b);
+  const uint32_t begin = SUMS * wave_id() + lane_id() % SUMS;
+  block next = {0};
+  if (begin < nb) next = load_block(layout, &m, read, begin);
+  for (uint32_t b = begin; b < nb; b += LANES) {
+    const block k = next;
+    if (b + LANES < nb) next = load_block(layout, &m, read, b + LANES);
     const factors f = factors_of(layout, k.scales);
     uint32_t u[8];
     unpack(layout, &k, u);
 #pragma unroll
     for (uint32_t t = 0; t < FEW; t += AT_ONCE) {
-      if (t >= T) break;
+      if (t >= T) continue;
       line x[AT_ONCE];
       for (uint32_t i = 0; i < AT_ONCE; i++) x[i] = load_line(ROW(a->x, a->x_row, t + i < T ? t + i : T - 1), nb, b);
       for (uint32_t i = 0; i < AT_ONCE; i++) sum[t + i] = add_line(layout, u, f, &x[i], sum[t + i]);
     }
   }
-  float own = 0; // lane t has the sum of token t
+  barrier();
 #pragma unroll
-  for (uint32_t t = 0; t < FEW; t++) {
-    if (t >= T) break;
-    const float total = wave_sum(sum[t]);
-    own = lane_id() == t ? total : own;
+  for (uint32_t t = 0; t < FEW; t++)
+    if (t < T) part[THREADS * t + thread_id()] = sum[t];
+  barrier();
+  for (uint32_t t = wave_id(); t < T; t += WAVES) {
+    float x = waves_sum(part + THREADS * t + lane_id(), LANES);
+    for (int mask = SUMS / 2; mask; mask /= 2) x = x + float_of(lane_xor(bits_of(x), mask));
+    if (lane_id() % SUMS == 0 && row < m.rows) finish(a, row, t, x + 0.0f);
   }
-  if (lane_id() < T) finish(a, row, lane_id(), own);
 }
 
 #define PRODUCTS(name, layout)                                                                                         \
@@ -109,8 +119,7 @@ INLINE void few_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, uint32_t r
     if (row < a->w->rows) one_token(layout, a, row);                                                                   \
   }                                                                                                                    \
   INLINE void gemv_##name##_t(const gr_gemv GR_CONSTANT *a, gr_work w) {                                               \
-    const uint32_t row = WAVES * w.group + wave_id();                                                                  \
-    if (row < a->w->rows) few_tokens(layout, a, row);                                                                  \
+    if (WAVES * w.group < a->w->rows) few_tokens(layout, a, w.group);                                                  \
   }
 PRODUCTS(q4_0, GR_Q4_0)
 PRODUCTS(q4_1, GR_Q4_1)

@@ -91,6 +91,7 @@ INLINE float of_row(const float *rows, int e) { // lanes 0 .. 7 of each half of 
   }
 }
 INLINE int of_token(int e) { return 0; }
+INLINE int element_of(int i) { return 0; } // an element of that token
 INLINE i32x8 wmma_iu8(i32x8 sum, int is_signed, u32x2 w, u32x2 x) { // int8 activations, and int8 or uint8 weights
   typedef int i32x2 __attribute__((ext_vector_type(2)));
   const i32x2 a = __builtin_bit_cast(i32x2, w), b = __builtin_bit_cast(i32x2, x);
@@ -135,6 +136,7 @@ INLINE uint32_t scale_row(int i) { return thread_id() % 32 / 4 + 8 * (uint32_t)i
 INLINE uint32_t scale_token(int i) { return 8 * (uint32_t)(i / 2) + thread_id() % 4 * 2 + (uint32_t)(i % 2); }
 INLINE float of_row(const float *rows, int e) { return rows[e / 2 % 2]; }
 INLINE int of_token(int e) { return e / 4 * 2 + e % 2; }
+INLINE int element_of(int i) { return i / 2 * 4 + i % 2; }
 #define MMA(types, at, word)                                                                                           \
   __asm__("mma.sync.aligned.m16n8k16.row.col.s32." types ".s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"           \
           : "+r"(sum[at]), "+r"(sum[at + 1]), "+r"(sum[at + 2]), "+r"(sum[at + 3])                                     \

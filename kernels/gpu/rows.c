@@ -1,41 +1,68 @@
-// Norms and other work on rows of channels.
-#include "gr.h"
+// Norms, gates, sums and other work on rows of channels: a workgroup makes 256 channels of a row.
+#include "rows.h"
 
-// Block `b` of 32 channels, one a lane, as int8 with their scale and sum; a row is 32 nb int8, nb f32 d, nb i32 sums.
-INLINE void quantise_block(float x, uint8_t GLOBAL *row, uint32_t nb, uint32_t b) {
-  uint32_t top = bits_of(x) & 0x7fffffff; // patterns of magnitudes are ordered like the magnitudes, nan above all
-  for (int mask = 16; mask; mask /= 2) {
-    const uint32_t other = lane_xor(top, mask);
-    top = other > top ? other : top;
-  }
-  const float d = float_of(top) / 127.0f;
-  int32_t q = 0;
-  if (d != 0) {
-    const float scaled = x / d;
-    q = (int32_t)scaled;
-    const float rest = scaled - (float)q;
-    q += (int32_t)(rest + rest);
-  }
-  int32_t sum = q;
-  for (int mask = 16; mask; mask /= 2) sum += (int32_t)lane_xor((uint32_t)sum, mask);
-  row[32 * (size_t)b + lane_id()] = (uint8_t)q;
-  if (lane_id() == 0) {
-    ((float GLOBAL *)(row + 32 * (size_t)nb))[b] = d;
-    ((int32_t GLOBAL *)(row + 36 * (size_t)nb))[b] = sum;
-  }
+// Which channel of which row a thread makes; `row` is r * cols + c.
+typedef struct {
+  uint32_t row, r, c, i;
+} cell;
+INLINE cell cell_of(gr_work w, uint32_t cols, uint32_t N) {
+  const uint32_t pieces = ceil_div(N, THREADS), row = w.group / pieces;
+  return (cell){row, row / cols, row % cols, w.group % pieces * THREADS + thread_id()};
 }
+#define GRID(t) ROW(ROW(a->t, a->t##_row, k.r), a->t##_col, k.c)
+#define LINE(t) ROW(a->t, a->t##_row, k.row)
 
-// Every workgroup of a row sums all its squares, and writes 256 channels.
+// Every workgroup of a row sums all its squares.
 INLINE void rms_norm(const gr_rms_norm GR_CONSTANT *a, gr_work w) {
-  const uint32_t pieces = ceil_div(a->N, THREADS), row = w.group / pieces, i = w.group % pieces * THREADS + thread_id();
-  const uint32_t r = row / a->cols, c = row % a->cols;
-  const float GLOBAL *x = ROW(ROW(a->x, a->x_row, r), a->x_col, c);
+  const cell k = cell_of(w, a->cols, a->N);
+  if (k.row >= a->rows * a->cols) return;
+  const float GLOBAL *x = GRID(x);
   float sum = 0;
   for (uint32_t j = thread_id(); j < a->N; j += THREADS) sum = sum + x[j] * x[j];
   const float mean = group_sum(sum) / (float)a->N;
   const float scale = 1.0f / __builtin_sqrtf(mean + (float)a->eps);
-  if (i >= a->N) return;
-  const float y = x[i] * scale * a->w[i];
-  if (a->y) ROW(ROW(a->y, a->y_row, r), a->y_col, c)[i] = y;
-  if (a->quantize_out) quantise_block(y, ROW(a->quantize_out, a->quantize_out_row, r), a->N / 32, i / 32);
+  if (k.i >= a->N) return;
+  const float y = x[k.i] * scale * a->w[k.i];
+  if (a->y) GRID(y)[k.i] = y;
+  if (a->quantize_out) quantise_block(y, LINE(quantize_out), a->N / 32, k.i / 32);
+}
+
+#define PAIRWISE(name, x, y, z, result)                                                                                \
+  INLINE void name(const gr_##name GR_CONSTANT *a, gr_work w) {                                                        \
+    const cell k = cell_of(w, a->cols, a->N);                                                                          \
+    if (k.row >= a->rows * a->cols || k.i >= a->N) return;                                                             \
+    const float p = GRID(x)[k.i], q = GRID(y)[k.i];                                                                    \
+    GRID(z)[k.i] = result;                                                                                             \
+  }
+PAIRWISE(add, x, y, z, p + q)
+PAIRWISE(mul, x, y, z, p *q)
+
+INLINE void sigmoid_gate(const gr_sigmoid_gate GR_CONSTANT *a, gr_work w) {
+  const cell k = cell_of(w, a->cols, a->N);
+  if (k.row >= a->rows * a->cols || k.i >= a->N) return;
+  const float y = gated_f(GRID(x)[k.i], GRID(gate)[k.i]);
+  if (a->y) GRID(y)[k.i] = y;
+  if (a->quantize_out) quantise_block(y, LINE(quantize_out), a->N / 32, k.i / 32);
+}
+
+INLINE void swiglu(const gr_swiglu GR_CONSTANT *a, gr_work w) {
+  const cell k = cell_of(w, 1, a->N);
+  if (k.row >= a->T || k.i >= a->N) return;
+  const float gate = LINE(gate)[k.i], y = gated_f(gate, gate) * LINE(up)[k.i];
+  if (a->y) LINE(y)[k.i] = y;
+  if (a->quantize_out) quantise_block(y, LINE(quantize_out), a->N / 32, k.i / 32);
+}
+
+INLINE void concat(const gr_concat GR_CONSTANT *a, gr_work w) {
+  const uint32_t n = a->N + a->M;
+  const cell k = cell_of(w, 1, n);
+  if (k.row >= a->T || k.i >= n) return;
+  const float y = k.i < a->N ? LINE(a)[k.i] : LINE(b)[k.i - a->N];
+  if (a->y) LINE(y)[k.i] = y;
+  if (a->quantize_out) quantise_block(y, LINE(quantize_out), n / 32, k.i / 32);
+}
+
+INLINE void quantize(const gr_quantize GR_CONSTANT *a, gr_work w) {
+  const cell k = cell_of(w, a->cols, a->N);
+  if (k.row < a->rows * a->cols && k.i < a->N) quantise_block(GRID(x)[k.i], GRID(y), a->N / 32, k.i / 32);
 }

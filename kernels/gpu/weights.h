@@ -20,6 +20,8 @@ INLINE weights weights_of(const gr_matrix GR_CONSTANT *m) {
 // The words with the high bits of block `at`'s halves (q6_k).
 INLINE const uint8_t GLOBAL *high_bits(const weights *m, size_t at) { return m->words + 16 * m->blocks + 8 * at; }
 
+INLINE int32_t signed_byte(uint32_t x, uint32_t i) { return (int32_t)(x << (24 - 8 * i)) >> 24; } // byte i of x
+
 // Scales s and minima m of the halves of a block: a weight is s * q + m.
 typedef struct {
   float s0, s1, m0, m1;
@@ -45,8 +47,8 @@ INLINE factors factors_of(uint32_t layout, u32x4 s) {
     f.m0 = -(half_of(s[1] >> 16) * (float)(s[0] >> 8));
   }
   if (layout == GR_Q6_K) {
-    f.s0 = half_of(s[1]) * (float)(int8_t)s[0];
-    f.s1 = half_of(s[1]) * (float)(int8_t)(s[0] >> 8);
+    f.s0 = half_of(s[1]) * (float)signed_byte(s[0], 0);
+    f.s1 = half_of(s[1]) * (float)signed_byte(s[0], 1);
   }
   if (layout == GR_I8_A) f = (factors){float_of(s[0]), float_of(s[1]), -float_of(s[2]), -float_of(s[3])};
   return f;
@@ -72,6 +74,13 @@ INLINE float add_block(uint32_t layout, factors f, int32_t dot0, int32_t dot1, f
   sum = __builtin_fmaf(__builtin_fmaf(f.s1, (float)dot1, f.s0 * (float)dot0), d, sum);
   if (layout == GR_I8_A) sum = __builtin_fmaf(__builtin_fmaf((float)(total - half), f.m1, (float)half * f.m0), d, sum);
   return sum;
+}
+
+// Sums of waves 0 .. 7, `step` floats apart, added by halves.
+INLINE float waves_sum(const LDS float *part, uint32_t step) {
+  float x[WAVES];
+  for (uint32_t v = 0; v < WAVES; v++) x[v] = part[step * v];
+  return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
 }
 
 // Where the sum of a row and a token goes: bias first, then the absorbed sum.

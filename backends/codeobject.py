@@ -1,0 +1,107 @@
+"""The GPU kernels as code objects: AMD machine code and NVIDIA's PTX, compiled at first use."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata, resources
+from importlib.util import find_spec
+from pathlib import Path
+
+from graphrun.backends.build import INSTALL, Say, cache_folder, locked
+from graphrun.core.errors import BackendError
+
+FLAGS = ("-x", "c", "-std=gnu11", "-nogpulib", "-nostdinc", "-O3", "-ffp-contract=off", "-ffreestanding", "-Wall")
+QUIET = ("-Wno-unused-function",)
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A target of the GPU kernels: its name, clang's flags, and the file that a device loads."""
+
+    name: str
+    flags: tuple[str, ...]
+    suffix: str
+
+
+GFX1201 = Chip("gfx1201", ("--target=amdgcn-amd-amdhsa", "-mcpu=gfx1201", "-c"), ".hsaco")
+SM_90 = Chip("sm_90", ("--target=nvptx64-nvidia-cuda", "-march=sm_90", "-S"), ".ptx")
+
+
+def code_object(chip: Chip, source: str = "entries.c", *, cache: Path | None = None, say: Say | None = None) -> bytes:
+    """The kernels of a source file for a chip; from the package, the cache, or the compiler, which `say` is told of.
+
+    Raises BackendError with the compiler's first lines where that fails.
+    """
+    name = f"{Path(source).stem}-{chip.name}-{source_hash()}{chip.suffix}"
+    shipped = resources.files("graphrun.kernels") / "prebuilt" / name
+    if isinstance(shipped, Path) and shipped.is_file():
+        return shipped.read_bytes()
+    version = _compiler_version()
+    folder = cache or cache_folder()
+    key = hashlib.sha256("\0".join((name, version, *FLAGS, *chip.flags)).encode()).hexdigest()[:20]
+    target = folder / f"{chip.name}-{key}{chip.suffix}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / f"{chip.name}.lock"):
+            if not target.is_file():
+                if say:
+                    say(f"compiling {chip.name} kernels with {version}, once ...")
+                compile_to(target, chip, source)
+        return target.read_bytes()
+    except OSError as error:
+        raise BackendError(f"the {chip.name} kernels cannot be built: {error}", INSTALL) from None
+
+
+def compile_to(target: Path, chip: Chip, source: str, extra: Sequence[str] = ()) -> None:
+    """Compile a file of kernels/gpu under a temporary name and move it to `target`; raises BackendError."""
+    with (
+        resources.as_file(resources.files("graphrun.kernels")) as kernels,
+        tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as temporary,
+    ):
+        made, linked = Path(temporary) / f"made{chip.suffix}", Path(temporary) / "linked"
+        _run("clang", *flags(chip), *extra, str(kernels / "gpu" / source), "-o", str(made))
+        if chip.suffix == ".hsaco":
+            _run("ld.lld", "-shared", str(made), "-o", str(linked))
+            made = linked
+        os.replace(made, target)
+
+
+def flags(chip: Chip) -> tuple[str, ...]:
+    """Clang's flags; the headers of C itself are those that come with ziglang."""
+    assert find_spec("ziglang") is not None
+    headers = resources.files("ziglang") / "lib" / "include"
+    return (*FLAGS, *QUIET, "-isystem", str(headers), *chip.flags)
+
+
+def _run(tool: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", "ziglang", tool, *arguments]
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache_folder() / "zig")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
+        detail = "\n  ".join(lines[:5]) or f"exit status {done.returncode}"
+        raise BackendError(f"compiling GPU kernels failed:\n  {detail}", INSTALL)
+
+
+def _compiler_version() -> str:
+    if find_spec("ziglang") is None:
+        raise BackendError("GPU kernels cannot be built: the package ziglang is missing", INSTALL)
+    return f"ziglang {metadata.version('ziglang')}"
+
+
+@lru_cache(maxsize=1)
+def source_hash() -> str:
+    """A digest of every file that code objects are made of."""
+    root = resources.files("graphrun.kernels")
+    digest = hashlib.sha256()
+    for folder in (root, root / "gpu"):
+        for file in sorted((f for f in folder.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,142 @@
+"""What is asked of a GPU, and what lies in its memory: buffers, rows of states, weight matrices, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphrun.backends.reference import NUMPY
+from graphrun.core.ir import State
+from graphrun.core.quant import Matrix
+from graphrun.core.target import Target
+
+A = np.ndarray[Any, Any]
+ALIGNMENT = 256
+ENTRY = np.dtype([("name", "S40"), ("layout", "<u4"), ("lds", "<u4")])  # of the kernels' table
+MATRIX = np.dtype(  # gr_matrix of kernels/gr.h
+    [("data", "<u8"), ("scales", "<u8"), ("stride", "<u8"), ("layout", "<u4"), ("rows", "<u4"), ("cols", "<u4")]
+    + [("lanes", "<u4"), ("lane", "u1", 32), ("merges", "u1", 32)]
+)
+LAYOUTS = ("f32", "q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "i8_a")  # numbered as in kernels/gr.h
+
+
+class Device(Protocol):
+    """The dozen things asked of a GPU. Addresses are whole numbers; every function raises BackendError."""
+
+    target: Target
+    description: str
+
+    def module(self, image: bytes) -> Any:
+        """A loaded code object."""
+
+    def function(self, module: Any, name: str) -> Any:
+        """A kernel of a code object."""
+
+    def constant(self, module: Any, name: str) -> tuple[int, int]:
+        """Address and bytes of a variable of a code object."""
+
+    def allocate(self, nbytes: int) -> int:
+        """Device memory."""
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+
+    def upload(self, address: int, array: A) -> None:
+        """Copy a contiguous array to the device."""
+
+    def download(self, address: int, array: A) -> None:
+        """Copy from the device into a contiguous array, after all launches."""
+
+    def clear(self, address: int, nbytes: int) -> None:
+        """Set bytes to 0."""
+
+    def launch(self, function: Any, groups: int, lds: int, arguments: Sequence[int]) -> None:
+        """Start workgroups of 256 threads with `lds` bytes of shared memory; arguments are 8 bytes each."""
+
+    def synchronise(self) -> None:
+        """Wait for all launches."""
+
+
+class Memory:
+    """Device memory that goes back when its last user is gone."""
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        self.device, self.nbytes = device, nbytes
+        self.address = device.allocate(max(nbytes, ALIGNMENT))
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self.device.free(self.address)
+
+    @classmethod
+    def of(cls, device: Device, array: A) -> Memory:
+        """A copy of an array."""
+        made = cls(device, array.nbytes)
+        device.upload(made.address, np.ascontiguousarray(array))
+        return made
+
+    @classmethod
+    def zeros(cls, device: Device, nbytes: int) -> Memory:
+        """Bytes of 0."""
+        made = cls(device, nbytes)
+        device.clear(made.address, max(nbytes, ALIGNMENT))
+        return made
+
+    def read(self, offset: int, nbytes: int) -> A:
+        """A copy of some bytes."""
+        found = np.empty(nbytes, np.uint8)
+        self.device.download(self.address + offset, found)
+        return found
+
+
+class DeviceRows:
+    """The rows of a state in device memory, read and written as those of an array [rows, n]."""
+
+    def __init__(self, memory: Memory, state: State) -> None:
+        self.memory, self.type = memory, state.type
+        self.width = state.type.nbytes // state.type.shape[0]
+
+    def reshape(self, rows: int, rest: int) -> DeviceRows:
+        """Itself: it has always two dimensions."""
+        return self
+
+    def __getitem__(self, rows: Sequence[int]) -> A:
+        found = [self.memory.read(row * self.width, self.width) for row in rows]
+        dtype = NUMPY[self.type.dtype.name]
+        return np.stack(found).view(dtype) if found else np.empty((0, 0), dtype)
+
+    def __setitem__(self, rows: Sequence[int], content: A) -> None:
+        for row, values in zip(rows, content, strict=True):
+            self.memory.device.upload(self.memory.address + row * self.width, np.ascontiguousarray(values))
+
+
+class Kernels:
+    """A code object's kernels: `index[name]` is (place in its table, checksum of its struct)."""
+
+    def __init__(self, device: Device, image: bytes) -> None:
+        self.module = device.module(image)
+        address, nbytes = device.constant(self.module, "gr_table")
+        raw = np.empty(nbytes, np.uint8)
+        device.download(address, raw)
+        entries = [e for e in raw.view(ENTRY) if e["name"]]
+        self.names = [bytes(e["name"]).decode() for e in entries]
+        self.lds = [int(e["lds"]) for e in entries]
+        self.index = {n: (i, int(e["layout"])) for i, (n, e) in enumerate(zip(self.names, entries, strict=True))}
+        self.functions = [device.function(self.module, f"call_{name}") for name in self.names]
+
+
+class DeviceMatrix:
+    """A weight matrix in device memory: its layout's flat words and scales, and the struct that kernels read."""
+
+    def __init__(self, device: Device, matrix: Matrix) -> None:
+        self.words, self.scales = Memory.of(device, matrix.words), Memory.of(device, matrix.scales)
+        header = np.zeros(1, MATRIX)
+        header["data"], header["scales"] = self.words.address, self.scales.address
+        header["layout"], (header["rows"], header["cols"]) = LAYOUTS.index(matrix.layout.name), matrix.shape
+        self.header = Memory.of(device, header.view(np.uint8))
+
+    @property
+    def address(self) -> int:
+        return self.header.address
