@@ -24,13 +24,21 @@ BLOCK, CELLS = 128, 1 << 16
 @op(
     "q: f32[T, H, D], kc: S[C, G, D], vc: S[C, G, D], pos: i32[1] -> y: f32[T, H, D]",
     kernels=(
-        Kernel("attn_split", groups="H * ceil(C, 32)", tokens=(1, 1), tile="H: 1", split="ceil(C, 32)"),
+        Kernel(
+            "attn_split",
+            groups="H * ceil(C, 32)",
+            tokens=(1, 1),
+            tile="H: 1",
+            split="ceil(C, 32)",
+            scratch="H * ceil(C, 32) * (D + 2)",
+        ),
         Kernel(
             "attn_split_t",
             groups="T * H * ceil(C, 32)",
             tokens=(2, BATCHED - 1),
             tile="T: 1, H: 1",
             split="ceil(C, 32)",
+            scratch="T * H * ceil(C, 32) * (D + 2)",
         ),
         Kernel("attn_flash", groups="ceil(T, 16) * G", tokens=(BATCHED, 1 << 30), tile="T: 16, H: H // G"),
     ),

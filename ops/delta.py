@@ -169,7 +169,7 @@ delta_layer = fused(
     """,
     (conv_silu, delta_rule, gated_norm),
     doc="Convolution, delta rule and gated norm of a few tokens, in one launch.",
-    kernels=(Kernel("delta_layer", groups="U", tokens=(1, CHUNKED - 1), tile="M: D"),),
+    kernels=(Kernel("delta_layer", groups="U", tokens=(1, CHUNKED - 1), tile="M: D", scratch="T * M"),),
     epilogues=("quantize",),
     flops="T * N * (2 * K + 4) + 7 * T * U * D * D + 8 * T * M",
     reads="4 * (T * (N + 2 * U + 2 * M) + N * K + (K - 1) * N + (T + 1) * U * D * D)",

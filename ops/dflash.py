@@ -53,7 +53,7 @@ def store_ring(k: A, v: A, kc: A, vc: A, pos: A) -> tuple[A, A]:
 @op(
     "q: f32[T, H, D], k: f32[T, G, D], v: f32[T, G, D], kc: Z[S, G, D], vc: Z[S, G, D], pos: i32[1], window: int"
     " -> y: f32[T, H, D]",
-    kernels=(Kernel("attend_block", groups="T * H", tile="T: 1, H: 1"),),
+    kernels=(Kernel("attend_block", groups="T * H", tile="T: 1, H: 1", scratch="T * H * ceil(S + T, 32) * (D + 2)"),),
     epilogues=("quantize",),
     flops="4 * T * H * (S + T) * D",
     rtol=1e-5,

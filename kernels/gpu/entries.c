@@ -1,4 +1,6 @@
 // One entry for each kernel, and the table by which the host finds them.
+#include "flash.c"
+#include "delta.c"
 #include "dense.c"
 #include "dflash.c"
 #include "gemm.c"
