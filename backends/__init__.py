@@ -3,36 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from graphrun.backends.base import Backend, Runner
 from graphrun.core.errors import BackendError, UsageError, did_you_mean
 
-NAMES = ("auto", "native", "numpy")
+if TYPE_CHECKING:
+    from graphrun.backends.gpu import GpuBackend
+
+NAMES = ("auto", "hip", "cuda", "native", "numpy")
+Say = Callable[[str], None]
 
 
-def open(name: str, *, threads: int | None = None, say: Callable[[str], None] | None = None) -> Backend:
-    """The backend of that name; auto is native where its kernels can be built, else numpy, which says why.
+def open(name: str, *, threads: int | None = None, say: Say | None = None) -> Backend:
+    """The backend of that name; auto is the first of hip, cuda, native and numpy that this machine can run.
 
-    `say` is told when kernels are compiled. Raises UsageError for an unknown name, BackendError for a native
-    backend that cannot be built.
+    `say` is told when kernels are compiled, and by auto which GPU it found, or why it does not use one that is there.
+    Raises UsageError for an unknown name, BackendError for a backend that cannot be had.
     """
     from graphrun.backends.reference import NumpyBackend
 
     if name == "numpy":
         return NumpyBackend(threads)
-    if name in ("native", "auto"):
-        from graphrun.backends.native import NativeBackend
-
-        try:
-            return NativeBackend(threads, say=say)
-        except BackendError as error:
-            if name == "native":
-                raise
-            from graphrun.backends.fallback import Fallback
-
-            return Fallback(threads, f"slow: {str(error).splitlines()[0]}; the numpy backend runs instead")
+    if name == "native":
+        return _native(threads, say)
+    if name in ("hip", "cuda"):
+        return _gpu(name, say)
+    if name == "auto":
+        return _first(threads, say)
     hint = did_you_mean(name, NAMES) or f"known: {', '.join(NAMES)}"
     raise UsageError(f"there is no backend '{name}'", hint)
+
+
+def _first(threads: int | None, say: Say | None) -> Backend:
+    """The best backend that this machine can run."""
+    from graphrun.backends.device import NoDevice
+    from graphrun.backends.fallback import Fallback
+
+    say = say or (lambda text: None)
+    for name in ("hip", "cuda"):
+        try:
+            found = _gpu(name, say)
+            say(f"running on {found.description}")
+            return found
+        except NoDevice:
+            continue
+        except BackendError as error:
+            say(f"the {name} backend is not used: {str(error).splitlines()[0]}")
+    try:
+        return _native(threads, say)
+    except BackendError as error:
+        return Fallback(threads, f"slow: {str(error).splitlines()[0]}; the numpy backend runs instead")
+
+
+def _native(threads: int | None, say: Say | None) -> Backend:
+    from graphrun.backends.native import NativeBackend
+
+    return NativeBackend(threads, say=say)
+
+
+def _gpu(name: str, say: Say | None) -> GpuBackend:
+    """A GPU of AMD's (hip) or NVIDIA's (cuda); raises BackendError."""
+    from graphrun.backends.codeobject import GFX1201, SM_90, code_object
+    from graphrun.backends.cuda import CudaDevice
+    from graphrun.backends.gpu import GpuBackend
+    from graphrun.backends.hip import HipDevice
+
+    device, chip = (HipDevice(), GFX1201) if name == "hip" else (CudaDevice(), SM_90)
+    return GpuBackend(device, code_object(chip, say=say))
 
 
 __all__ = ["NAMES", "Backend", "Runner", "open"]

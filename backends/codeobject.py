@@ -18,6 +18,7 @@ from graphrun.backends.build import INSTALL, Say, cache_folder, locked
 from graphrun.core.errors import BackendError
 
 FLAGS = ("-x", "c", "-std=gnu11", "-nogpulib", "-nostdinc", "-O3", "-ffp-contract=off", "-ffreestanding", "-Wall")
+UPDATE = "pip install -U ziglang brings a newer compiler; wheels of graphrun have these kernels inside"
 QUIET = ("-Wno-unused-function",)
 
 
@@ -39,7 +40,7 @@ def code_object(chip: Chip, source: str = "entries.c", *, cache: Path | None = N
 
     Raises BackendError with the compiler's first lines where that fails.
     """
-    name = f"{Path(source).stem}-{chip.name}-{source_hash()}{chip.suffix}"
+    name = shipped_name(chip, source)
     shipped = resources.files("graphrun.kernels") / "prebuilt" / name
     if isinstance(shipped, Path) and shipped.is_file():
         return shipped.read_bytes()
@@ -57,6 +58,11 @@ def code_object(chip: Chip, source: str = "entries.c", *, cache: Path | None = N
         return target.read_bytes()
     except OSError as error:
         raise BackendError(f"the {chip.name} kernels cannot be built: {error}", INSTALL) from None
+
+
+def shipped_name(chip: Chip, source: str = "entries.c") -> str:
+    """The file name of kernels inside the package, if a wheel brought them."""
+    return f"{Path(source).stem}-{chip.name}-{source_hash()}{chip.suffix}"
 
 
 def compile_to(target: Path, chip: Chip, source: str, extra: Sequence[str] = ()) -> None:
@@ -87,7 +93,7 @@ def _run(tool: str, *arguments: str) -> None:
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
         detail = "\n  ".join(lines[:5]) or f"exit status {done.returncode}"
-        raise BackendError(f"compiling GPU kernels failed:\n  {detail}", INSTALL)
+        raise BackendError(f"compiling GPU kernels failed:\n  {detail}", UPDATE)
 
 
 def _compiler_version() -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphrun.backends.device import NoDevice
 from graphrun.core.errors import BackendError
 from graphrun.core.target import Target
 
@@ -23,23 +24,25 @@ def _driver() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError:
-        raise BackendError("the cuda backend needs the package cuda-bindings", INSTALL) from None
+        raise NoDevice("the cuda backend needs the package cuda-bindings", INSTALL) from None
     return driver
 
 
 class CudaDevice:
-    """The GPU of that number; raises BackendError where there is none, or an older one."""
+    """The GPU of that number; raises NoDevice where there is none, or an older one."""
 
     def __init__(self, number: int = 0) -> None:
         self.driver = _driver()
         try:
             self._call("cuInit", 0)
         except RuntimeError as error:  # the library is loaded by the first call
-            raise BackendError(
+            raise NoDevice(
                 f"the cuda backend needs NVIDIA's driver ({str(error).splitlines()[0]})", INSTALL
             ) from None
+        except BackendError as error:
+            raise NoDevice(f"there is no NVIDIA GPU ({error.message})", "see nvidia-smi") from None
         if self._call("cuDeviceGetCount") <= number:
-            raise BackendError(f"NVIDIA's driver is installed, but there is no GPU number {number}", "see nvidia-smi")
+            raise NoDevice(f"NVIDIA's driver is installed, but there is no GPU number {number}", "see nvidia-smi")
         device = self._call("cuDeviceGet", number)
         attribute = self.driver.CUdevice_attribute
         major, minor, self.multiprocessors = (
@@ -53,12 +56,13 @@ class CudaDevice:
         name = self._call("cuDeviceGetName", 128, device).split(b"\0")[0].decode(errors="replace")
         if (major, minor) < CAPABILITY:
             wanted = ".".join(map(str, CAPABILITY))
-            raise BackendError(f"{name} has compute capability {major}.{minor}; the cuda backend needs {wanted}")
+            raise NoDevice(f"{name} has compute capability {major}.{minor}; the cuda backend needs {wanted}")
         self.context = self._call("cuDevicePrimaryCtxRetain", device)
         self._enter()
         self.description = f"{name} (sm_{major}{minor})"
         free, _ = self._call("cuMemGetInfo")
         self.target = Target("cuda", "gpu", int(free))
+        self.events: tuple[Any, Any] | None = None
 
     def module(self, image: bytes) -> Any:
         """Kernels from PTX; an error has the first lines of the compiler's log."""
@@ -118,6 +122,18 @@ class CudaDevice:
         """Wait for all launches."""
         self._enter()
         self._call("cuCtxSynchronize")
+
+    def timed(self, launches: Callable[[], None]) -> float:
+        """Make launches and wait for them; returns the seconds that they took by the device's own clock."""
+        self._enter()
+        if self.events is None:
+            self.events = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
+        start, stop = self.events
+        self._call("cuEventRecord", start, 0)
+        launches()
+        self._call("cuEventRecord", stop, 0)
+        self._call("cuEventSynchronize", stop)
+        return float(self._call("cuEventElapsedTime", start, stop)) / 1e3
 
     def _enter(self) -> None:
         """Contexts belong to threads; this one may be new."""

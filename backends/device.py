@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
 
 from graphrun.backends.reference import NUMPY
+from graphrun.core.errors import BackendError
 from graphrun.core.ir import State
 from graphrun.core.quant import Matrix
 from graphrun.core.target import Target
@@ -20,6 +22,10 @@ MATRIX = np.dtype(  # gr_matrix of kernels/gr.h
     + [("lanes", "<u4"), ("lane", "u1", 32), ("merges", "u1", 32)]
 )
 LAYOUTS = ("f32", "q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "i8_a")  # numbered as in kernels/gr.h
+
+
+class NoDevice(BackendError):
+    """There is no such device here, or not the software that reaches it."""
 
 
 class Device(Protocol):
@@ -58,6 +64,9 @@ class Device(Protocol):
     def synchronise(self) -> None:
         """Wait for all launches."""
 
+    def timed(self, launches: Callable[[], None]) -> float:
+        """Make launches and wait for them; returns the seconds that they took by the device's own clock."""
+
 
 class Memory:
     """Device memory that goes back when its last user is gone."""
@@ -68,13 +77,15 @@ class Memory:
 
     def __del__(self) -> None:
         if hasattr(self, "address"):
-            self.device.free(self.address)
+            with suppress(BackendError):  # of a device that has failed before, and said so
+                self.device.free(self.address)
 
     @classmethod
     def of(cls, device: Device, array: A) -> Memory:
         """A copy of an array."""
         made = cls(device, array.nbytes)
-        device.upload(made.address, np.ascontiguousarray(array))
+        if array.nbytes:
+            device.upload(made.address, np.ascontiguousarray(array))
         return made
 
     @classmethod

@@ -35,7 +35,7 @@ class GpuBackend:
 
     def __init__(self, device: Device, image: bytes) -> None:
         self.device = device
-        self.target = device.target
+        self.target, self.description = device.target, device.description
         self.kernels = Kernels(device, image)
 
     def beside(self, weights: Iterable[Value], states: Iterable[State]) -> int:
@@ -122,7 +122,8 @@ class GpuRunner:
         """A copy of an output of the last step."""
         assert self.last is not None
         self._finish()
-        return self.last.fetch(self.last.program.outputs[output])
+        found: A = self.last.fetch(self.last.program.outputs[output])
+        return found
 
     def first_bad_call(
         self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING

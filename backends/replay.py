@@ -32,7 +32,7 @@ class Replay:
     """
 
     def __init__(
-        self, states: Sequence[State], memory: Mapping[str, A], tokens: Sequence[int], pos: int, slot: int
+        self, states: Sequence[State], memory: Mapping[str, Any], tokens: Sequence[int], pos: int, slot: int
     ) -> None:
         self.of = (tuple(tokens), pos, slot)
         self.calls_run: int | None = None  # of the second run; None before it has begun

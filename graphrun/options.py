@@ -25,7 +25,7 @@ _STOP = "end before this text; repeatable (a stop token of the model always ends
 ModelArgument: TypeAlias = Annotated[str | None, Argument(metavar="MODEL", help=_NAME, show_default=False)]
 ModelOption: TypeAlias = Annotated[str | None, _OfModel("-m", "--model", metavar="MODEL", help="MODEL as an option")]
 Graph: TypeAlias = Annotated[str | None, _OfModel(metavar="GRAPH", help="graph or graph file; else the model's own")]
-_BACKEND = "device to run on: native, numpy, or auto = native where its kernels can be compiled"
+_BACKEND = "what to run on: hip (AMD), cuda (NVIDIA), native, numpy; auto = the first that works here"
 Backend: TypeAlias = Annotated[str, _OfModel(metavar="NAME", help=_BACKEND)]
 Threads: TypeAlias = Annotated[
     int | None, _OfModel("-t", "--threads", metavar="N", min=1, max=1024, help="else the usable cores")

@@ -9,6 +9,7 @@ from graphrun.core.view import whole
 from graphrun.planner.context import Context
 from graphrun.planner.merge import Merger
 
+BLOCK = 32  # channels that share a scale
 COMMUTATIVE = frozenset({"add", "mul"})
 
 
@@ -16,7 +17,7 @@ def absorb(graph: Graph, context: Context) -> Graph:
     """Move into each node the ops its `epilogues` list, in that order, as far as their data allows.
 
     An epilogue reads the node's first output, or that of the epilogue before it, as a whole. Unless it is a tee,
-    nothing else may read that value. A commutative epilogue gets it as its last input.
+    nothing else may read that value. What is quantised must be whole blocks in every head. A commutative epilogue gets it as its last input.
     """
     merger = Merger(graph)
     for node in graph.nodes:
@@ -32,11 +33,19 @@ def _absorb_chain(node: Node, merger: Merger) -> None:
             epilogue = _as_epilogue(reader, name, tail)
             if epilogue is None or (not reader.op.tee and merger.other_readers(tail, (node, reader))):
                 continue
+            if name == "quantize" and not _in_blocks(tail):
+                continue
             grown = replace(node, epilogues=(*node.epilogues, epilogue))
             if merger.merge((node, reader), grown):
                 node = grown
                 tail = tail if reader.op.tee else reader.outputs[0]
                 break
+
+
+def _in_blocks(value: Value) -> bool:
+    """Whether blocks of 32 channels are quantised each by one workgroup: heads, which tile their results, hold whole
+    ones."""
+    return len(value.type.shape) < 3 or value.type.shape[-1] % BLOCK == 0
 
 
 def _as_epilogue(reader: Node, name: str, tail: Value) -> Node | None:

@@ -4,6 +4,7 @@
 enum { MOST_STATE = 128, HALF = MOST_STATE / 2, ONLY_LAST = 17 }; // tokens from which only the last state is kept
 // Words of shared memory: what gr.h uses, sums of waves, q, k and v of a token, and what halves of a sum exchange.
 enum { AT_SUMS = 16, AT_Q = AT_SUMS + WAVES, AT_K = AT_Q + MOST_STATE, AT_V = AT_K + MOST_STATE, AT_BOTH = AT_V + MOST_STATE, DELTA_WORDS = AT_BOTH + 2 * MOST_STATE };
+#define FOR_HALF(i) _Pragma("unroll") for (uint32_t i = 0; i < HALF; i++) // of a state in registers
 #define SHARED ((LDS float *)gr_lds)
 
 typedef struct {
@@ -55,13 +56,13 @@ INLINE void load_state(rule r, float *s) {
   if (!active(r)) return;
   const uint32_t count = half_of_keys(r) ? r.D - r.D / 2 : r.D / 2;
   const float GLOBAL *from = state_of(r, r.slot);
-  for (uint32_t i = 0; i < HALF; i++) s[i] = i < count && !r.fresh ? from[(size_t)i * r.D] : 0;
+  FOR_HALF(i) s[i] = i < count && !r.fresh ? from[(size_t)i * r.D] : 0;
 }
 INLINE void keep_state(rule r, const float *s, uint32_t t) {
   if (!active(r) || ((r.T >= ONLY_LAST || r.T > r.L) && t + 1 < r.T)) return;
   const uint32_t count = half_of_keys(r) ? r.D - r.D / 2 : r.D / 2;
   float GLOBAL *to = state_of(r, r.slot + t);
-  for (uint32_t i = 0; i < HALF; i++)
+  FOR_HALF(i)
     if (i < count) to[(size_t)i * r.D] = s[i];
 }
 
@@ -75,7 +76,7 @@ INLINE void share_units(rule r, float x) {
   float sum = 0;
   for (uint32_t wave = 0; wave < WAVES / 2; wave++) sum = sum + SHARED[AT_SUMS + WAVES / 2 * is_k + wave];
   const float length = __builtin_sqrtf(sum + r.eps);
-  if (i < r.D) SHARED[(is_k ? AT_K : AT_Q) + i] = is_k ? x / length : x / length * (float)(1.0 / __builtin_sqrt((double)r.D));
+  if (i < r.D) SHARED[(is_k ? AT_K : AT_Q) + i] = is_k ? x / length : x / length * inverse_root(r.D);
 }
 
 // Both halves of a sum over key channels, of this thread's column.
@@ -94,7 +95,7 @@ INLINE float recur(rule r, float *s, float v, float b, float g) {
   const float decay = exp_f(r.a * softplus_f(g + r.dt)), beta = gated_f(1.0f, b);
   float sum = 0;
   if (active(r))
-    for (uint32_t i = 0; i < HALF; i++)
+    FOR_HALF(i)
       if (i < count) {
         s[i] = s[i] * decay;
         sum = sum + SHARED[AT_K + from + i] * s[i];
@@ -102,7 +103,7 @@ INLINE float recur(rule r, float *s, float v, float b, float g) {
   const float delta = (v - both(r, sum)) * beta;
   sum = 0;
   if (active(r))
-    for (uint32_t i = 0; i < HALF; i++)
+    FOR_HALF(i)
       if (i < count) {
         s[i] = s[i] + SHARED[AT_K + from + i] * delta;
         sum = sum + SHARED[AT_Q + from + i] * s[i];

@@ -15,18 +15,18 @@ INLINE float wave_scores(const float *q, rows keys, uint32_t from, uint32_t seen
 // o[D] += factor times the average of a split's values, eight chains of them added in order.
 INLINE void add_values(float *y, float e, float factor, rows values, uint32_t from, uint32_t seen, uint32_t D) {
   float o[PIECES];
-  for (uint32_t j = 0; j < PIECES; j++) o[j] = 0;
+  FOR_PIECES(j) o[j] = 0;
   for (uint32_t chain = 0; chain < WAVES; chain++) {
     float part[PIECES];
-    for (uint32_t j = 0; j < PIECES; j++) part[j] = 0;
+    FOR_PIECES(j) part[j] = 0;
     for (uint32_t key = chain; key < SPLIT && key < seen; key += WAVES) {
       const float weight = float_of(of_lane(bits_of(e), key));
       const row v = row_of(values, from + key);
-      for (uint32_t j = 0, c = lane_id(); j < PIECES && c < D; j++, c += LANES) part[j] = part[j] + weight * channel(v, c);
+      FOR_CHANNELS(j, c, D) part[j] = part[j] + weight * channel(v, c);
     }
-    for (uint32_t j = 0; j < PIECES; j++) o[j] = o[j] + part[j];
+    FOR_PIECES(j) o[j] = o[j] + part[j];
   }
-  for (uint32_t j = 0; j < PIECES; j++) y[j] = y[j] + o[j] * factor;
+  FOR_PIECES(j) y[j] = y[j] + o[j] * factor;
 }
 
 INLINE void attn_flash(const gr_attend GR_CONSTANT *a, gr_work w) {
@@ -34,7 +34,7 @@ INLINE void attn_flash(const gr_attend GR_CONSTANT *a, gr_work w) {
   const rows keys = {a->kc, 0, !a->type_S, a->G * D, g * D, 0, 0, ~0u, 0};
   rows values = keys;
   values.cache = a->vc;
-  const float scale = per_channel(D);
+  const float scale = inverse_root(D);
   for (uint32_t pair = wave_id(); pair < TILE_TOKENS * R; pair += WAVES) {
     const uint32_t t = t0 + pair / R, h = g * R + pair % R, count = (uint32_t)a->pos[0] + t + 1;
     if (t >= a->T) break;
@@ -44,18 +44,18 @@ INLINE void attn_flash(const gr_attend GR_CONSTANT *a, gr_work w) {
       const float m = wave_max(wave_scores(q, keys, from, count - from, D, scale));
       most = m > most ? m : most;
     }
-    for (uint32_t j = 0; j < PIECES; j++) y[j] = 0;
-    for (uint32_t i = 0; i < WAVES; i++) shares[i] = 0; // what 256 threads would add of the splits' sums
+    FOR_PIECES(j) y[j] = 0;
+    FOR_PIECES(i) shares[i] = 0; // what 256 threads would add of the splits' sums
     for (uint32_t from = 0; from < count; from += SPLIT) {
       const float s = wave_scores(q, keys, from, count - from, D, scale), m = wave_max(s), e = exp_f(s - m);
       const float factor = exp_f(m - most), share = factor * wave_sum(e);
       const uint32_t split = from / SPLIT;
-      for (uint32_t i = 0; i < WAVES; i++)
+      FOR_PIECES(i)
         if (split / LANES % WAVES == i && split % LANES == lane_id()) shares[i] = shares[i] + share;
       add_values(y, e, factor, values, from, count - from, D);
     }
     float total = 0;
-    for (uint32_t i = 0; i < WAVES; i++) total = total + wave_sum(shares[i]);
-    for (uint32_t j = 0, c = lane_id(); j < PIECES && c < D; j++, c += LANES) FINISH_HEAD(a, t, h, c, y[j] / total);
+    FOR_PIECES(i) total = total + wave_sum(shares[i]);
+    FOR_CHANNELS(j, c, D) FINISH_HEAD(a, t, h, c, y[j] / total);
   }
 }

@@ -205,6 +205,12 @@ INLINE int last_group(uint32_t GLOBAL *counter, uint32_t total) {
   return 1;
 }
 
+// 1 / sqrt(n) as the nearest f32: one step of Newton's from what f32 gives, right for all n up to 65536.
+INLINE float inverse_root(uint32_t n) {
+  const float x = (float)n, r = 1.0f / __builtin_sqrtf(x), p = x * r, rest = __builtin_fmaf(x, r, -p);
+  return __builtin_fmaf(0.5f * r, __builtin_fmaf(-p, r, 1.0f) - rest * r, r);
+}
+
 #define FM_F float
 #define FM_I int32_t
 #define FM_ALL(x) (x)
