@@ -1,6 +1,6 @@
 // One entry for each kernel, and the table by which the host finds them.
-#include "flash.c"
-#include "delta.c"
+#include "attention_many.c"
+#include "delta_rule.c"
 #include "dense.c"
 #include "dflash.c"
 #include "gemm.c"

@@ -1,5 +1,5 @@
 // Attention of many tokens: a wave for each query, which goes over its keys twice, for the maximum and for the average.
-#include "attend.c"
+#include "attention.c"
 
 enum { TILE_TOKENS = 16 };
 
