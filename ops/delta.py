@@ -53,7 +53,7 @@ def conv_silu(x: A, w: Matrix | A, tail: A, pos: A) -> tuple[A, A]:
     flops="7 * T * U * D * D",
     reads="4 * (T * (N + 2 * U + U * D) + 2 * U * D * D)",
     rtol=5e-6,
-    requires="N == (2 * heads + U) * D, 0 < heads, U % heads == 0, 0 <= eps",
+    requires="N == (2 * heads + U) * D, D % 2 == 0, 0 < heads, U % heads == 0, 0 <= eps",
 )
 def delta_rule(c: A, b: A, g: A, dt: A, a: A, s: A, pos: A, slot: A, heads: int, eps: float) -> tuple[A, A]:
     """S *= decay; d = (v - k S) beta; S += k d; o = q S / sqrt(D), per value head h with key head h % heads.
@@ -173,5 +173,5 @@ delta_layer = fused(
     epilogues=("quantize",),
     flops="T * N * (2 * K + 4) + 7 * T * U * D * D + 8 * T * M",
     reads="4 * (T * (N + 2 * U + 2 * M) + N * K + (K - 1) * N + (T + 1) * U * D * D)",
-    requires="N == (2 * heads + U) * D, M == U * D, 0 < heads, U % heads == 0, 0 <= eps",
+    requires="N == (2 * heads + U) * D, M == U * D, D % 2 == 0, 0 < heads, U % heads == 0, 0 <= eps",
 )

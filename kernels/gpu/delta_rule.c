@@ -54,13 +54,13 @@ INLINE float GLOBAL *state_of(rule r, uint32_t number) {
 
 INLINE void load_state(rule r, float *s) {
   if (!active(r)) return;
-  const uint32_t count = half_of_keys(r) ? r.D - r.D / 2 : r.D / 2;
+  const uint32_t count = anew(r.D) / 2;
   const float GLOBAL *from = state_of(r, r.slot);
   FOR_HALF(i) s[i] = i < count && !r.fresh ? from[(size_t)i * r.D] : 0;
 }
 INLINE void keep_state(rule r, const float *s, uint32_t t) {
   if (!active(r) || ((r.T >= ONLY_LAST || r.T > r.L) && t + 1 < r.T)) return;
-  const uint32_t count = half_of_keys(r) ? r.D - r.D / 2 : r.D / 2;
+  const uint32_t count = anew(r.D) / 2;
   float GLOBAL *to = state_of(r, r.slot + t);
   FOR_HALF(i)
     if (i < count) to[(size_t)i * r.D] = s[i];
@@ -91,12 +91,12 @@ INLINE float both(rule r, float sum) {
 // One token; q and k are in shared memory, v is this thread's column's, b and g the head's. Returns the column's o.
 INLINE float recur(rule r, float *s, float v, float b, float g) {
   barrier();
-  const uint32_t from = half_of_keys(r) ? r.D / 2 : 0, count = half_of_keys(r) ? r.D - r.D / 2 : r.D / 2;
+  const uint32_t half = anew(r.D) / 2, again = anew(r.D) / 2, from = half_of_keys(r) ? half : 0;
   const float decay = exp_f(r.a * softplus_f(g + r.dt)), beta = gated_f(1.0f, b);
   float sum = 0;
   if (active(r))
     FOR_HALF(i)
-      if (i < count) {
+      if (i < half) {
         s[i] = s[i] * decay;
         sum = sum + SHARED[AT_K + from + i] * s[i];
       }
@@ -104,7 +104,7 @@ INLINE float recur(rule r, float *s, float v, float b, float g) {
   sum = 0;
   if (active(r))
     FOR_HALF(i)
-      if (i < count) {
+      if (i < again) {
         s[i] = s[i] + SHARED[AT_K + from + i] * delta;
         sum = sum + SHARED[AT_Q + from + i] * s[i];
       }

@@ -58,6 +58,10 @@ INLINE uint32_t lane_xor(uint32_t x, int mask) { // the value of lane `lane ^ ma
 }
 INLINE uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(4 * lane), (int)x); }
 INLINE uint32_t first_lane(uint32_t x) { return (uint32_t)__builtin_amdgcn_readfirstlane((int)x); } // equal in all lanes: say so
+INLINE uint32_t anew(uint32_t x) { // the same in all lanes; what depends on it is computed here, not kept from before a loop
+  __asm__ volatile("" : "+s"(x));
+  return x;
+}
 INLINE int32_t dot4(int32_t sum, uint32_t a, uint32_t b) { return __builtin_amdgcn_sudot4(1, (int)a, 1, (int)b, sum, 0); } // int8 x int8
 INLINE int32_t dot4_us(int32_t sum, uint32_t u, uint32_t b) { return __builtin_amdgcn_sudot4(0, (int)u, 1, (int)b, sum, 0); } // uint8 x int8
 INLINE void release_device(void) { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
@@ -105,6 +109,10 @@ INLINE void barrier(void) { __asm__ volatile("bar.sync 0;" ::: "memory"); }
 INLINE uint32_t lane_xor(uint32_t x, int mask) { return (uint32_t)__nvvm_shfl_sync_bfly_i32(-1u, (int)x, mask, 31); }
 INLINE uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__nvvm_shfl_sync_idx_i32(-1u, (int)x, (int)lane, 31); }
 INLINE uint32_t first_lane(uint32_t x) { return x; }
+INLINE uint32_t anew(uint32_t x) {
+  __asm__ volatile("" : "+r"(x));
+  return x;
+}
 INLINE int32_t dot4(int32_t sum, uint32_t a, uint32_t b) {
   __asm__("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
   return sum;

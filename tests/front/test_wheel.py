@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from graphrun.backends import build
+from graphrun.backends import build, codeobject
 from graphrun.core.errors import BackendError
 
 FOLDERS = ("graphrun", "core", "ops", "planner", "backends", "graphs", "kernels")
@@ -104,7 +104,17 @@ def test_a_wheel_has_the_libraries_of_all_instruction_sets(wheel: Path) -> None:
     if target is not None and build.compiler().zig:
         assert platform == f"py3-none-{target[1]}"
     units = (build.ENGINE, *build.SETS)
-    assert set(libraries(wheel)) == {build.shipped_name(u) for u in units}
+    kernels = set(libraries(wheel)) - {codeobject.shipped_name(c) for c in codeobject.CHIPS}
+    assert kernels == {build.shipped_name(u) for u in units}
+
+
+def test_a_wheel_has_kernels_for_gpus(wheel: Path) -> None:
+    if not build.compiler().zig:
+        pytest.skip("only ziglang compiles them")
+    found = libraries(wheel)
+    image, text = (found[codeobject.shipped_name(c)] for c in (codeobject.GFX1201, codeobject.SM_90))
+    assert image[:4] == b"\x7fELF" and b"call_rms_norm" in image
+    assert b".target sm_90" in text and b"call_rms_norm" in text
 
 
 def test_the_platform_is_true(wheel: Path) -> None:
@@ -112,7 +122,10 @@ def test_the_platform_is_true(wheel: Path) -> None:
     named = re.search(r"manylinux_(\d+)_(\d+)_", wheel.name)
     if named is None:
         pytest.skip("the name makes no promise")
+    gpu = {codeobject.shipped_name(c) for c in codeobject.CHIPS}
     for name, content in libraries(wheel).items():
+        if name in gpu:
+            continue
         wanted = [(int(a), int(b)) for a, b in re.findall(rb"GLIBC_(\d+)\.(\d+)", content)]
         assert wanted and max(wanted) <= (int(named[1]), int(named[2])), name
 

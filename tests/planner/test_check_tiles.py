@@ -19,9 +19,12 @@ PROGRAM = lower(llama(1, embd=256, heads=8, ff=512, dtype="q4_k"), OPS, MACHINE)
 
 
 def test_tiles_of_products_are_those_of_the_core() -> None:
-    """The declared rows of a workgroup are the ones whose cover and uniqueness are laws."""
+    """The declared rows of a workgroup are the ones whose cover and uniqueness are laws; products of many tokens, which
+    are computed in tiles of matrix instructions, have their own."""
     for name in ("gemv", "gemv_f32"):
         for kernel in OPS[name].kernels:
+            if kernel.name.startswith("gemm"):
+                continue
             assert f"M: {ie.ie_rows_per_wg()}" in kernel.tile
     for rows in (1, 7, 8, 9, 64, 1000):
         lo = [ie.ie_gemv_row(g, 0) for g in range(ie.ie_gemv_ngroups(rows))]

@@ -27,7 +27,7 @@ typedef enum {
 } format;
 
 // Operands are numbered as in the encoding: 0..105 SGPRs, 106 VCC, 124 null, 125 M0, 126 EXEC, 128.. inline constants,
-// 253 SCC, 255 a literal, 256 + n VGPR n.
+// 253 SCC, 255 a literal, 256 + n VGPR n. A vector destination `dst` is n itself. Sources that an opcode has not are 128 (0).
 typedef struct {
   uint16_t op, dst, sdst; // sdst: second (scalar) destination; of memory instructions the scalar address
   uint16_t src[3];
@@ -39,8 +39,10 @@ typedef struct {
   int32_t imm;            // SOPK, SOPP, and memory offsets
   u32 at;                 // byte offset in the code
   struct { uint16_t op, dst, src[2]; } second; // of VOPD
-  struct { uint16_t reg; uint8_t count; } reads[6]; // VGPRs read, for the check of waits
-  uint8_t writes;         // VGPRs from dst on
+  // Registers for the check of waits, count 0 ends a list. VGPRs are numbered from 0 here.
+  struct { uint16_t reg; uint8_t count; } reads[6], scalar_reads[6];
+  uint8_t writes;         // VGPRs from dst on; 0 if the destination is scalar (then sdst names it, of SOP* too)
+  uint8_t scalar_writes;  // SGPRs from sdst on
 } inst;
 
 typedef struct code { // a loaded code object
@@ -54,11 +56,11 @@ typedef enum { RUNNING, AT_BARRIER, SLEEPING, ENDED, FAILED } wave_state;
 
 typedef struct { u32 loads, ds, km, stores; } in_flight; // what the s_wait_* counters count
 struct group;
-typedef struct wave {
+typedef struct wave {     // aligned as a vec is: malloc does not do that
   vec exec_lanes;         // all ones where EXEC is set
   vec *v;                 // VGPRs
   u32 exec, s[512];       // s[128..248] hold the inline constants, s[253] SCC, s[255] the literal of the instruction
-  u64 pc;
+  u64 pc;                 // device address; while an instruction runs, of the next one
   const code *code;
   struct group *group;
   wave_state state;
@@ -112,7 +114,7 @@ void decode(const code *c, u64 offset, inst *out); // words == 0 if it is no ins
 const char *op_name(u32 op);
 int disassemble(const inst *i, char *text, size_t size); // as LLVM prints it, without comments
 
-// each format's instructions; they advance nothing and fail by `fail`
+// each format's instructions; they advance nothing (the caller has set w->pc to the next one) and fail by `fail`
 void run_scalar(wave *w, const inst *i);   // branches set w->pc to the target
 void run_vector(wave *w, const inst *i);
 void run_matrix(wave *w, const inst *i);
@@ -128,6 +130,7 @@ void allocation_add(u64 begin, u64 end);
 int allocation_remove(u64 begin);
 
 // waits.c
+enum { LOAD_COUNTER, DS_COUNTER, KM_COUNTER, STORE_COUNTER }; // `counter` below
 void load_issued(wave *w, int counter, const inst *i, u32 vgpr, u32 count);
 void scalar_load_issued(wave *w, const inst *i, u32 sgpr, u32 count);
 void store_issued(wave *w, const inst *i);
@@ -145,5 +148,8 @@ u64 random_number(void);
 
 // run.c
 int run_launch(const launch *l);                  // 0, or -1 with sim.error set
+int barrier_signal(wave *w, const inst *i, int barrier); // of scalar.c's s_barrier_signal; true if it is the first to arrive
+void barrier_wait(wave *w, const inst *i, int barrier);
+void sleep_wave(wave *w, u32 ticks);              // s_sleep: the state, and when to wake
 // report.c
 void fail(wave *w, const inst *i, const char *format, ...) __attribute__((format(printf, 3, 4)));
