@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arguments import arguments, copied, results_of
 from conftest import GOLDEN
 from gpu_bench import GpuBench
-from ops.test_kernels import KERNELS, arguments, check, close, copied, exact, fitting, results_of
+from ops.test_kernels import KERNELS, check, close, exact, fitting  # noqa: TID251  (the folder of tests)
 
 from graphrun import backends
 from graphrun.backends.gpu import GpuBackend
