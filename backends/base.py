@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphrun.backends.profile import Profile
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import State, Value
 from graphrun.core.program import Program
@@ -24,6 +25,7 @@ class Runner(Protocol):
 
     notes: tuple[str, ...]  # one line each for what the user should know: a slow path taken, a fallback
     watched: bool  # whether every step keeps what it takes to see it again, however large its states
+    profile: Profile | None  # counts the time of calls, which then run one after the other
 
     def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
         """Run a program on `tokens` (as many as it was lowered for) at positions pos, pos + 1, ...

@@ -33,6 +33,7 @@ class Chip:
 
 GFX1201 = Chip("gfx1201", ("--target=amdgcn-amd-amdhsa", "-mcpu=gfx1201", "-c"), ".hsaco")
 SM_90 = Chip("sm_90", ("--target=nvptx64-nvidia-cuda", "-march=sm_90", "-S"), ".ptx")
+CHIPS = (GFX1201, SM_90)
 
 
 def code_object(chip: Chip, source: str = "entries.c", *, cache: Path | None = None, say: Say | None = None) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -36,9 +38,7 @@ class CudaDevice:
         try:
             self._call("cuInit", 0)
         except RuntimeError as error:  # the library is loaded by the first call
-            raise NoDevice(
-                f"the cuda backend needs NVIDIA's driver ({str(error).splitlines()[0]})", INSTALL
-            ) from None
+            raise NoDevice(f"the cuda backend needs NVIDIA's driver ({str(error).splitlines()[0]})", INSTALL) from None
         except BackendError as error:
             raise NoDevice(f"there is no NVIDIA GPU ({error.message})", "see nvidia-smi") from None
         if self._call("cuDeviceGetCount") <= number:
@@ -60,9 +60,16 @@ class CudaDevice:
         self.context = self._call("cuDevicePrimaryCtxRetain", device)
         self._enter()
         self.description = f"{name} (sm_{major}{minor})"
+        self.stream = self._call("cuStreamCreate", 0)  # ordered with copies, which use the stream of number 0
         free, _ = self._call("cuMemGetInfo")
         self.target = Target("cuda", "gpu", int(free))
         self.events: tuple[Any, Any] | None = None
+
+    def software(self) -> str:
+        """Names and versions of what reaches the device."""
+        version = int(self._call("cuDriverGetVersion"))
+        number = f"{version // 1000}.{version % 1000 // 10}"
+        return f"cuda-bindings {metadata.version('cuda-bindings')}, a driver for CUDA {number}"
 
     def module(self, image: bytes) -> Any:
         """Kernels from PTX; an error has the first lines of the compiler's log."""
@@ -116,7 +123,22 @@ class CudaDevice:
     def launch(self, function: Any, groups: int, lds: int, arguments: Sequence[int]) -> None:
         """Start workgroups of 256 threads with `lds` bytes of shared memory; arguments are 8 bytes each."""
         given = (tuple(arguments), (ctypes.c_uint64,) * len(arguments))
-        self._call("cuLaunchKernel", function, groups, 1, 1, THREADS, 1, 1, lds, 0, given, 0)
+        self._call("cuLaunchKernel", function, groups, 1, 1, THREADS, 1, 1, lds, self.stream, given, 0)
+
+    def record(self, launches: Callable[[], None]) -> Callable[[], None]:
+        """The launches as one graph, which the driver starts at once."""
+        self._enter()
+        mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._call("cuStreamBeginCapture", self.stream, mode)
+        try:
+            launches()
+        finally:
+            graph = self._call("cuStreamEndCapture", self.stream)
+        return partial(self._replay, self._call("cuGraphInstantiate", graph, 0))
+
+    def _replay(self, graph: Any) -> None:
+        self._enter()
+        self._call("cuGraphLaunch", graph, self.stream)
 
     def synchronise(self) -> None:
         """Wait for all launches."""
@@ -129,9 +151,9 @@ class CudaDevice:
         if self.events is None:
             self.events = self._call("cuEventCreate", 0), self._call("cuEventCreate", 0)
         start, stop = self.events
-        self._call("cuEventRecord", start, 0)
+        self._call("cuEventRecord", start, self.stream)
         launches()
-        self._call("cuEventRecord", stop, 0)
+        self._call("cuEventRecord", stop, self.stream)
         self._call("cuEventSynchronize", stop)
         return float(self._call("cuEventElapsedTime", start, stop)) / 1e3
 

@@ -34,6 +34,9 @@ class Device(Protocol):
     target: Target
     description: str
 
+    def software(self) -> str:
+        """Names and versions of what reaches the device."""
+
     def module(self, image: bytes) -> Any:
         """A loaded code object."""
 
@@ -60,6 +63,9 @@ class Device(Protocol):
 
     def launch(self, function: Any, groups: int, lds: int, arguments: Sequence[int]) -> None:
         """Start workgroups of 256 threads with `lds` bytes of shared memory; arguments are 8 bytes each."""
+
+    def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
+        """What makes these launches again, with the same arguments, in less of the host's time; None: nothing does."""
 
     def synchronise(self) -> None:
         """Wait for all launches."""

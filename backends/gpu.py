@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from graphrun.backends.abi import RECORD_BYTES, is_matrix
 from graphrun.backends.base import NOTHING, Given, Progress
-from graphrun.backends.device import Device, DeviceMatrix, DeviceRows, Kernels, Memory
+from graphrun.backends.device import Device, DeviceRows, Kernels, Memory
+from graphrun.backends.device_weights import DeviceTable, DeviceWeights
 from graphrun.backends.memory import require_room
-from graphrun.backends.pack import pack
+from graphrun.backends.profile import Profile
 from graphrun.backends.records import command_table
-from graphrun.backends.reference import NUMPY, WeightKey, arena_view, weight_key
+from graphrun.backends.reference import NUMPY, arena_view, weight_key
 from graphrun.backends.replay import Replay, first_bad, written
-from graphrun.backends.tables import HostTable
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import State, Value
 from graphrun.core.program import Call, Operand, Program
-from graphrun.core.quant import Q8, Matrix
+from graphrun.core.quant import Q8
 from graphrun.core.signature import Tensor
 
 A = np.ndarray[Any, Any]
 COUNTERS = 1 << 14  # words at the start of scratch memory that are 0 between calls, as in kernels/gpu/gr.h
 UNSEEN = ("the states that the step began with were not kept", "set runner.watched before it")
 ALIGNMENT = 64  # of inputs
-TABLE_VECTORS = ("factors",)  # parameters that tables are made from
+WHICH = "--profile waits for every call, and names the one that fails"
 
 
 class GpuBackend:
@@ -48,7 +49,8 @@ class GpuBackend:
         """Pack and upload one weight after the other, and allocate the states; BackendError if they do not fit."""
         distinct = {weight_key(v): v for v in weights}
         require_room(self.target, distinct.values(), states)
-        total, done = sum(_stored_bytes(file, v) for v in distinct.values()), 0
+        parts = (p for v in distinct.values() for p in v.parts if p.tensor is not None)
+        total, done = sum(file.tensors[str(p.tensor)].nbytes for p in parts), 0
 
         def advance(nbytes: int) -> None:
             nonlocal done
@@ -56,37 +58,18 @@ class GpuBackend:
             if progress:
                 progress(done, total)
 
-        matrices, arrays = {}, {}
-        for key, value in distinct.items():
-            packed = pack(file, value.parts, value.type, on_bytes=advance)
-            if isinstance(packed, Matrix):
-                matrices[key] = DeviceMatrix(self.device, packed)
-            else:
-                arrays[key] = packed
-        memory = {s.name: Memory.zeros(self.device, s.type.nbytes) for s in states}
-        return GpuRunner(self, file, matrices, arrays, memory)
-
-
-def _stored_bytes(file: ModelFile, value: Value) -> int:
-    return sum(file.raw(p.tensor).nbytes for p in value.parts if p.tensor is not None)
+        loaded = DeviceWeights(self.device, file, distinct.values(), advance)
+        return GpuRunner(self, loaded, states)
 
 
 class GpuRunner:
     """Weights by key and states by name in device memory, and one arena that all programs share."""
 
-    def __init__(
-        self,
-        backend: GpuBackend,
-        file: ModelFile,
-        matrices: Mapping[WeightKey, DeviceMatrix],
-        arrays: dict[WeightKey, A],
-        memory: Mapping[str, Memory],
-    ) -> None:
+    def __init__(self, backend: GpuBackend, weights: DeviceWeights, states: Sequence[State]) -> None:
         self.notes: tuple[str, ...] = ()
-        self.backend, self.device, self.file = backend, backend.device, file
-        self.matrices, self.arrays, self.memory = matrices, arrays, memory
-        self.vectors: dict[WeightKey, Memory] = {}
-        self.host_tables: dict[Any, DeviceTable] = {}
+        self.device, self.kernels, self.weights = backend.device, backend.kernels, weights
+        self.types = {s.name: s for s in states}
+        self.memory = {s.name: Memory.zeros(self.device, s.type.nbytes) for s in states}
         self.arena = Memory(self.device, 0)
         self.scratch = Memory.zeros(self.device, 4 * COUNTERS)
         self.bound: dict[Program, BoundProgram] = {}
@@ -94,17 +77,21 @@ class GpuRunner:
         self.replay: Replay | None = None
         self.ran: tuple[tuple[int, ...], int, int] | None = None  # tokens, position and snapshot of the last step
         self.watched = False
+        self.profile: Profile | None = None  # counts the time of calls, which are then waited for one by one
 
     def bind(self, program: Program) -> BoundProgram:
         """The program as records in device memory over this runner's memory."""
         words = COUNTERS + max((c.scratch for c in program.calls), default=0)
         if program.arena > self.arena.nbytes:
+            self._finish()  # what is bound so far reads the old arena
             self.device.synchronise()
-            self.arena = Memory.zeros(self.device, program.arena)
             self.bound.clear()
+            self.arena = Memory(self.device, 0)  # the old one goes first
+            self.arena = Memory.zeros(self.device, program.arena)
         if 4 * words > self.scratch.nbytes:
             self.device.synchronise()
             self.scratch = Memory.zeros(self.device, 4 * words)
+            self.bound.clear()
         if program not in self.bound:
             self.bound[program] = BoundProgram(program, self)
         return self.bound[program]
@@ -122,7 +109,10 @@ class GpuRunner:
         """A copy of an output of the last step."""
         assert self.last is not None
         self._finish()
-        found: A = self.last.fetch(self.last.program.outputs[output])
+        try:
+            found: A = self.last.fetch(self.last.program.outputs[output])
+        except BackendError as error:
+            raise BackendError(f"a call of {self.last.program.name} failed: {error.message}", WHICH) from None
         return found
 
     def first_bad_call(
@@ -158,58 +148,19 @@ class GpuRunner:
             self.last.run(self.replay.rest(len(self.last.program.calls)))
 
     def _replay(self, program: Program, tokens: Sequence[int], pos: int, slot: int) -> Replay | None:
-        """What it takes to run the step again, which is copied to the host only where that was asked for."""
-        if not self.watched:
+        """What it takes to run the step again: nothing, or rows that are copied to the host only where asked for."""
+        if not self.watched and any(s.discipline != "append" for s in program.states):
             return None
         rows = {s.name: DeviceRows(self.memory[s.name], s) for s in program.states}
         return Replay(program.states, rows, tokens, pos, slot)
 
     @property
     def states(self) -> dict[str, A]:
-        """Copies of the states by name, as bytes."""
-        return {name: memory.read(0, memory.nbytes) for name, memory in self.memory.items()}
-
-    def host_table(self, call: Call, context: int) -> DeviceTable:
-        """The table of a call, shared by calls with the same attributes and vectors."""
-        named = zip(call.op.signature.inputs, call.inputs, strict=True)
-        vectors = {p.name: o.value for p, o in named if o and o.place == "weight" and not is_matrix(p)}
-        weights = frozenset((name, weight_key(v)) for name, v in vectors.items() if name in TABLE_VECTORS)
-        key = (call.op.table, tuple(call.attrs.items()), weights, context)
-        if key not in self.host_tables:
-            given = {**call.attrs, **{name: self.array(vectors[name]) for name, _ in weights}}
-            self.host_tables[key] = DeviceTable(self.device, HostTable(call.op, given, context))
-        return self.host_tables[key]
-
-    def array(self, value: Value) -> A:
-        """The f32 values of a weight that is not read as a matrix."""
-        key = weight_key(value)
-        if key not in self.arrays:
-            packed = pack(self.file, value.parts, value.type)
-            self.arrays[key] = packed.f32() if isinstance(packed, Matrix) else packed
-        return self.arrays[key]
-
-    def vector(self, value: Value) -> Memory:
-        """The same in device memory."""
-        key = weight_key(value)
-        if key not in self.vectors:
-            self.vectors[key] = Memory.of(self.device, np.ascontiguousarray(self.array(value), np.float32))
-        return self.vectors[key]
-
-
-class DeviceTable:
-    """A host's table in device memory, as far as steps have come."""
-
-    def __init__(self, device: Device, table: HostTable) -> None:
-        self.table, self.sent = table, 0
-        self.memory = Memory(device, table.memory.nbytes)
-
-    def reach(self, end: int) -> None:
-        """Have the rows of positions before `end`."""
-        self.table.reach(end)
-        if self.table.filled > self.sent:
-            rows = self.table.memory[self.sent : self.table.filled]
-            self.memory.device.upload(self.memory.address + self.sent * rows[0].nbytes, rows)
-            self.sent = self.table.filled
+        """Copies of the states by name, in the order of their types."""
+        return {
+            name: self.memory[name].read(0, s.type.nbytes).view(NUMPY[s.type.dtype.name]).reshape(s.type.shape)
+            for name, s in self.types.items()
+        }
 
 
 class BoundProgram:
@@ -217,7 +168,7 @@ class BoundProgram:
 
     def __init__(self, program: Program, runner: GpuRunner) -> None:
         self.program, self.runner, self.device = program, runner, runner.device
-        self.kernels = runner.backend.kernels
+        self.kernels = runner.kernels
         self.offsets: dict[str, int] = {}
         size = 0
         for name, value in program.inputs.items():
@@ -229,6 +180,8 @@ class BoundProgram:
         self.places = [self.kernels.index.get(c.kernel.name, (0, 0))[0] for c in program.calls]
         table = command_table(program, self.kernels.index, self._address, self._host_table)
         self.table = Memory.of(self.device, table)
+        self.launched = False
+        self.repeat: Callable[[], None] | None = None  # makes all launches again
 
     def start(self, tokens: Sequence[int], pos: int, slot: int, given: Given) -> None:
         """Set the inputs: one copy."""
@@ -242,12 +195,46 @@ class BoundProgram:
             table.reach(pos + len(tokens))
 
     def run(self, calls: range) -> None:
-        """Launch these calls, in order."""
+        """Launch these calls, in order; where steps are watched or timed, wait for each. BackendError names a call.
+
+        A whole program is recorded when it runs for the second time, where devices can do that.
+        """
+        if self._waits or len(calls) < len(self.program.calls):
+            self._launch_each(calls)
+            return
+        if self.repeat is None and self.launched:
+            self.repeat = self.device.record(partial(self._launch_each, calls))
+        if self.repeat is None:
+            self._launch_each(calls)
+        else:
+            self.repeat()
+        self.launched = True
+
+    def _launch_each(self, calls: range) -> None:
         for index in calls:
-            place = self.places[index]
-            arguments = (self.table.address + RECORD_BYTES * index, self.runner.scratch.address)
-            groups = self.program.calls[index].groups
-            self.device.launch(self.kernels.functions[place], groups, self.kernels.lds[place], arguments)
+            try:
+                self._launch(index)
+            except BackendError as error:
+                call, sure = self.program.calls[index], self._waits
+                which = "" if sure else "or one before it "
+                text = f"call {index}, {call.label} of {call.scope or 'the head'}, {which}failed ({call.span})"
+                raise BackendError(f"{self.program.name}: {text}: {error.message}", None if sure else WHICH) from None
+
+    @property
+    def _waits(self) -> bool:
+        return self.runner.watched or self.runner.profile is not None
+
+    def _launch(self, index: int) -> None:
+        place = self.places[index]
+        function, lds = self.kernels.functions[place], self.kernels.lds[place]
+        arguments = (self.table.address + RECORD_BYTES * index, self.runner.scratch.address)
+        start = partial(self.device.launch, function, self.program.calls[index].groups, lds, arguments)
+        if self.runner.profile is not None:
+            self.runner.profile.add(self.program, index, self.device.timed(start))
+            return
+        start()
+        if self._waits:
+            self.device.synchronise()
 
     def fetch(self, operand: Operand) -> Any:
         """A copy of the array or Q8 in the arena that an operand names."""
@@ -279,15 +266,14 @@ class BoundProgram:
         return result
 
     def _host_table(self, call: Call) -> int:
-        table = self.runner.host_table(call, self.program.context)
+        table = self.runner.weights.table(call, self.program.context)
         self.host_tables.add(table)
         return table.memory.address
 
     def _address(self, operand: Operand, parameter: Tensor) -> int:
         value, runner = operand.value, self.runner
         if operand.place == "weight":
-            matrix = is_matrix(parameter)
-            return runner.matrices[weight_key(value)].address if matrix else runner.vector(value).address
+            return runner.weights.address(value, is_matrix(parameter))
         if operand.place == "state":
             assert value.state is not None
             return runner.memory[value.state.name].address + operand.offset

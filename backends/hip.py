@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,12 @@ class HipDevice:
         found = (self._call("hipGetDeviceProperties", number).gcnArchName for number in range(count))
         return [_text(name).split(":")[0] for name in found]
 
+    def software(self) -> str:
+        """Names and versions of what reaches the device."""
+        version = int(self._call("hipRuntimeGetVersion"))
+        number = f"{version // 10**7}.{version // 10**5 % 100}"
+        return f"hip-python {metadata.version('hip-python')}, HIP {number} in {_library() or 'a library unknown'}"
+
     def module(self, image: bytes) -> Any:
         """A loaded code object."""
         self._enter()
@@ -122,6 +130,10 @@ class HipDevice:
         extra = tuple(ctypes.c_uint64(a) for a in arguments)
         self._call("hipModuleLaunchKernel", function, groups, 1, 1, THREADS, 1, 1, lds, None, None, extra)
 
+    def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
+        """Nothing: launches are made one by one."""
+        return None
+
     def synchronise(self) -> None:
         """Wait for all launches."""
         self._enter()
@@ -159,6 +171,15 @@ class HipDevice:
 
     def _reason(self, error: Any) -> str:
         return _text(self.hip.hipGetErrorString(error)[-1])
+
+
+def _library() -> str | None:
+    """The file that was loaded, where the system tells."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return None
+    return next((line.split(None, 5)[5] for line in maps.splitlines() if "libamdhip64" in line), None)
 
 
 def _text(raw: Any) -> str:

@@ -14,6 +14,7 @@ from graphrun.backends.base import NOTHING, Given, Progress
 from graphrun.backends.build import Say
 from graphrun.backends.memory import require_room
 from graphrun.backends.pack import CHUNK_BYTES, encode, pack, release
+from graphrun.backends.profile import Profile
 from graphrun.backends.records import command_table
 from graphrun.backends.reference import NUMPY, WeightKey, arena_view, weight_key
 from graphrun.backends.replay import Replay, first_bad, written
@@ -135,6 +136,7 @@ class NativeRunner:
         self.replay: Replay | None = None
         self.ran: tuple[tuple[int, ...], int, int] | None = None  # tokens, position and snapshot of the last step
         self.watched = False  # keep what is needed to see any step again
+        self.profile: Profile | None = None
 
     def bind(self, program: Program) -> BoundProgram:
         """The program as a command table over this runner's memory."""
@@ -191,7 +193,12 @@ class NativeRunner:
 
     def _run(self, calls: range) -> None:
         assert self.last is not None
-        self.pool.run(self.last.table, calls.start, len(calls))
+        if self.profile is None:
+            self.pool.run(self.last.table, calls.start, len(calls))
+            return
+        for index in calls:
+            with self.profile.timing(self.last.program, index):
+                self.pool.run(self.last.table, index, 1)
 
     def _finish(self) -> None:
         """Run what is left of a step that is being seen again."""

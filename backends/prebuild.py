@@ -46,7 +46,7 @@ def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
 
 
 class Wheel(bdist_wheel):
-    """A wheel for any Python 3 on this platform, with the libraries of all its instruction sets.
+    """A wheel for any Python 3 on this platform, with the libraries of all its instruction sets and kernels for GPUs.
 
     Without a compiler it is a pure one, and says so.
     """
@@ -68,30 +68,34 @@ class Wheel(bdist_wheel):
 
     def _compile(self, folder: Path) -> str | None:
         """Fill the folder; returns the platform that the libraries run on."""
-        build, failure = _builder()
+        build, codeobject, failure = _builder()
         try:
             units = (build.ENGINE, *build.SETS)
             tool = build.compiler()
             with ThreadPoolExecutor() as threads:
                 libraries = list(threads.map(build.library, units))
+                images = [(c, threads.submit(codeobject.code_object, c)) for c in codeobject.CHIPS if tool.zig]
+                images = [(chip, image.result()) for chip, image in images]
         except failure as error:
             self.warn(f"this wheel has no compiled kernels: {error}")
             return None
         folder.mkdir(parents=True)
         for unit, library in zip(units, libraries, strict=True):
             shutil.copyfile(library, folder / build.shipped_name(unit))
+        for chip, image in images:
+            (folder / codeobject.shipped_name(chip)).write_bytes(image)
         portable: tuple[str, str] | None = build.portable() if tool.zig else None
         return portable[1] if portable else get_platform().replace("-", "_").replace(".", "_")
 
 
-def _builder() -> tuple[Any, type[Exception]]:
-    """graphrun.backends.build and its error, from this tree, without what packages above it import."""
+def _builder() -> tuple[Any, Any, type[Exception]]:
+    """graphrun.backends.build, codeobject and their error, from this tree, without what packages above it import."""
     for name, folder in (("graphrun", ROOT), ("graphrun.backends", ROOT / "backends")):
         if name not in sys.modules:
             bare = ModuleType(name)
             bare.__path__ = [str(folder)]
             sys.modules[name] = bare
-    from graphrun.backends import build
+    from graphrun.backends import build, codeobject
     from graphrun.core.errors import BackendError
 
-    return build, BackendError
+    return build, codeobject, BackendError

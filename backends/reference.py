@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from graphrun.backends.base import NOTHING, Given, Progress
 from graphrun.backends.memory import require_room
 from graphrun.backends.pack import pack
+from graphrun.backends.profile import Profile
 from graphrun.backends.replay import Replay, first_bad, written
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Part, State, Value
@@ -88,6 +90,7 @@ class NumpyRunner:
     ) -> None:
         self.notes = notes
         self.watched = True
+        self.profile: Profile | None = None
         self.workers = workers
         self.weights = weights
         self.states = states
@@ -166,8 +169,10 @@ class BoundProgram:
     def run(self, calls: range) -> None:
         """Run calls by number."""
         with unchecked(), using(self.runner.workers):
+            profile = self.runner.profile
             for index in calls:
-                self.calls[index]()
+                with profile.timing(self.program, index) if profile else nullcontext():
+                    self.calls[index]()
 
     def array(self, operand: Operand) -> Any:
         """The array, Matrix or Q8 that an operand names."""

@@ -54,7 +54,7 @@ def graphrun(
     pass
 
 
-@app.command()
+@app.command(help="Answer a prompt (with a chat template in the file) or continue it; greedy unless --temp says else.")
 def run(
     model: options.ModelArgument = None,
     model_option: options.ModelOption = None,
@@ -82,19 +82,19 @@ def run(
     dump_logits: options.DumpLogits = None,
     ppl: options.Ppl = False,
     ppl_first: options.PplFirst = 0,
+    profile: options.Timed = False,
     graph: options.Graph = None,
     backend: options.Backend = "auto",
     threads: options.Threads = None,
     ctx_size: options.Context = None,
     activations: options.Activations = "q8",
 ) -> None:
-    """Answer a prompt (with a chat template in the file) or continue it; greedy unless --temp says otherwise."""
     name, given = options.one_model(model, model_option), Prompt.given(prompt, file, tokens, tokens_file)
     drafting = Drafting(draft, draft_pmin, mtp, dflash, lookup)
     sampling = Sampling(temp, top_k, top_p, min_p, repeat_penalty, repeat_last_n, seed)
     loaded = opened(name, graph, backend, threads, ctx_size, activations)
     ids = given.encode(loaded, raw=raw or ppl, special=not ppl, system=system)
-    answer(loaded, ids, n_predict, sampling, stop or (), ignore_eos, dump_logits, drafting, ppl_first if ppl else None)
+    answer(loaded, ids, n_predict, sampling, stop or (), ignore_eos, dump_logits, drafting, ppl, ppl_first, profile)
 
 
 @app.command()

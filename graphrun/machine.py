@@ -8,11 +8,12 @@ import typer
 
 from graphrun import options
 from graphrun.bench import bench as measure
-from graphrun.bench import settings
+from graphrun.bench import settings, turn
 from graphrun.bench_table import known_form, table
 from graphrun.console import FAILED, printable
 from graphrun.doctor import findings, healthy
 from graphrun.loading import load, opened
+from graphrun.profile import profiled
 from graphrun.progress import Bar
 
 VerifySizes: TypeAlias = Annotated[
@@ -29,6 +30,7 @@ def bench(
     verify: VerifySizes = "",
     repetitions: options.Repetitions = 5,
     output: options.TableForm = "md",
+    profile: options.Timed = False,
     graph: options.Graph = None,
     backend: options.Backend = "auto",
     threads: options.Threads = None,
@@ -46,6 +48,10 @@ def bench(
     with Bar("measuring") as bar:
         report = measure(loaded, wanted, repetitions, bar)
     print(table(report, output))
+    if profile:
+        with profiled(loaded):
+            for setting in wanted:
+                turn(loaded, setting)
 
 
 def doctor() -> None:

@@ -51,6 +51,8 @@ DumpLogits: TypeAlias = Annotated[Path | None, Option(metavar="FILE", help=_LOGI
 Ppl: TypeAlias = Annotated[bool, Option("--ppl", help="perplexity of the prompt; generate nothing")]
 PplFirst: TypeAlias = Annotated[int, Option(metavar="N", min=0, help="first position that is scored")]
 
+Timed: TypeAlias = Annotated[bool, Option("--profile", help="show where the time went, by kernel; runs slower")]
+
 Temperature: TypeAlias = Annotated[float, _OfSampling(metavar="T", min=0.0, help="0 = greedy: the likeliest token")]
 TopK: TypeAlias = Annotated[int, _OfSampling(metavar="K", min=0, help="only the K likeliest; 0 = all")]
 TopP: TypeAlias = Annotated[float, _OfSampling(metavar="P", min=0.0, max=1.0, help="only the likeliest with share P")]

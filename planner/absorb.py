@@ -17,7 +17,8 @@ def absorb(graph: Graph, context: Context) -> Graph:
     """Move into each node the ops its `epilogues` list, in that order, as far as their data allows.
 
     An epilogue reads the node's first output, or that of the epilogue before it, as a whole. Unless it is a tee,
-    nothing else may read that value. What is quantised must be whole blocks in every head. A commutative epilogue gets it as its last input.
+    nothing else may read that value. What is quantised must be whole blocks in every head. A commutative epilogue gets
+    it as its last input.
     """
     merger = Merger(graph)
     for node in graph.nodes:

@@ -87,6 +87,9 @@ class FakeDevice:
         assert not self.at(scratch, 4).any()
         self.launched.append((function.removeprefix("call_"), groups, call))
 
+    def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
+        return None
+
     def synchronise(self) -> None:
         self.waits += 1
 

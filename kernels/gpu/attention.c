@@ -4,7 +4,8 @@
 enum { MOST_DIM = 256, PIECES = MOST_DIM / LANES };
 // Channels of a head lie in lanes, piece after piece in registers: loops over them must be unrolled.
 #define FOR_PIECES(j) _Pragma("unroll") for (uint32_t j = 0; j < PIECES; j++)
-#define FOR_CHANNELS(j, c, D) _Pragma("unroll") for (uint32_t j = 0, c = lane_id(); j < PIECES; j++, c += LANES) if (c < (D))
+#define FOR_CHANNELS(j, c, D)                                                                                           \
+  _Pragma("unroll") for (uint32_t j = 0, c = lane_id(); j < PIECES; j++, c += LANES) if (LANES * j < (D) && c < (D))
 
 // Rows of keys or values of one head: those of a cache, position `first` being number 0, in a ring of `size` rows if
 // that is not 0; and from number `count` on those of a block, in f32.

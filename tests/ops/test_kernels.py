@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib import resources
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 from arguments import Arguments, Case, arguments, cases, copied, results_of
 from kernel_calls import A, Bench
+from kernel_cases import KERNELS, check, close, exact, fitting
 from quant_cases import FULL, matrix, random_rows
 
 from graphrun.backends import engine
@@ -20,10 +20,7 @@ from graphrun.core.quant import Q8, quantise
 from graphrun.core.signature import Tensor
 from graphrun.core.types import DTYPES, TensorType, tensor
 from graphrun.ops import OPS
-from graphrun.ops.delta import CHUNKED
 
-KERNELS = {f"{op.name}-{k.name}-{k.weight}": (op, k) for op in OPS.values() for k in op.kernels}
-MOST = 29  # tokens that fit the caches of random arguments, from their first position
 TOGETHER = {"attend_block", "dynamic_conv", "lattice"}  # a token's result depends on its neighbours in the step
 SETS = [name for name, usable in engine.instruction_sets().items() if usable]
 
@@ -38,53 +35,10 @@ def pool(kernels: engine.Kernels) -> engine.Pool:
     return engine.Pool(2, kernels)
 
 
-def fitting(op: Op, kernel: Any) -> Iterator[Case]:
-    """Cases within a kernel's token counts and weight layout, some with more tokens than other tests take."""
-    low, high = kernel.tokens
-    for case in cases(op):
-        counts = {max(low, 1), min(high, low + 3), case.tokens, min(high, MOST)}
-        for tokens in sorted(t for t in counts if low <= t <= high):
-            if kernel.weight in (None, case.layout) and (case.tokens == 1 or tokens == case.tokens):
-                yield Case(tokens, case.layout, case.cache, case.optional, case.choice)
-
-
 def fitting_kernel(op: Op, case: Case) -> Kernel | None:
     """The kernel that would be selected for a case, or None."""
     fit = (k for k in op.kernels if k.tokens[0] <= case.tokens <= k.tokens[1] and k.weight in (None, case.layout))
     return next(fit, None)
-
-
-def close(got: Any, wanted: Any, rtol: float) -> bool:
-    """Equal bits for integers and rtol 0, else within rtol of the largest magnitude; quantised copies may turn by 1."""
-    if isinstance(wanted, Q8):
-        steps = np.abs(got.q.astype(int) - wanted.q.reshape(got.q.shape))
-        return close(got.d, wanted.d.reshape(got.d.shape), rtol) and steps.max() <= (rtol > 0) and steps.mean() < 0.02
-    if wanted.dtype.kind == "i" or rtol == 0:
-        return bool(np.array_equal(got, wanted))
-    wide = wanted.astype(np.float64)
-    tolerance = rtol * np.abs(wide).max() + (2.0**-11 * np.abs(wide) if wanted.dtype == np.float16 else 0)
-    return bool((np.abs(got - wide) <= tolerance).all())
-
-
-def exact(op: Op, case: Case) -> bool:
-    """Whether results must have the bits of the numpy body.
-
-    That sums dequantised weights in an order of its own, and solves the delta rule of many tokens in segments.
-    """
-    if op.name == "gemv_f32":
-        return case.layout == "f32"
-    return op.name != "delta_rule" or case.tokens < CHUNKED
-
-
-def check(op: Op, bench: Bench, given: Arguments, case: Case) -> None:
-    wanted = results_of(op, copied(given.values))
-    states = {p.name: p for p in op.signature.inputs if p.state}
-    rtol = 0 if exact(op, case) else op.rtol
-    for output, reference in zip(op.signature.outputs, wanted, strict=True):
-        if isinstance(output, str):
-            assert close(bench.state(states[output], len(reference)), reference, rtol), (output, case)
-        else:
-            assert close(bench.result(output.name), reference, rtol), (output.name, case)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -1,0 +1,87 @@
+"""A model's weights in a GPU's memory: matrices, vectors, and the tables that the host computes for kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from graphrun.backends.abi import is_matrix
+from graphrun.backends.device import Device, DeviceMatrix, Memory
+from graphrun.backends.engine import usable_cores
+from graphrun.backends.pack import pack
+from graphrun.backends.reference import WeightKey, weight_key
+from graphrun.backends.tables import HostTable
+from graphrun.core.gguf import ModelFile
+from graphrun.core.ir import Value
+from graphrun.core.program import Call
+from graphrun.core.quant import Matrix
+from graphrun.core.workers import Workers
+
+A = np.ndarray[Any, Any]
+TABLE_VECTORS = ("factors",)  # parameters that tables are made from
+
+
+class DeviceTable:
+    """A host's table in device memory, as far as steps have come."""
+
+    def __init__(self, device: Device, table: HostTable) -> None:
+        self.table, self.sent = table, 0
+        self.memory = Memory(device, table.memory.nbytes)
+
+    def reach(self, end: int) -> None:
+        """Have the rows of positions before `end`."""
+        self.table.reach(end)
+        if self.table.filled > self.sent:
+            rows = self.table.memory[self.sent : self.table.filled]
+            self.memory.device.upload(self.memory.address + self.sent * rows[0].nbytes, rows)
+            self.sent = self.table.filled
+
+
+class DeviceWeights:
+    """Matrices are packed and uploaded at once, one after the other; vectors and tables when a program wants them."""
+
+    def __init__(
+        self, device: Device, file: ModelFile, weights: Iterable[Value], on_bytes: Callable[[int], None]
+    ) -> None:
+        self.device, self.file = device, file
+        self.matrices: dict[WeightKey, DeviceMatrix] = {}
+        self.arrays: dict[WeightKey, A] = {}
+        self.vectors: dict[WeightKey, Memory] = {}
+        self.tables: dict[Any, DeviceTable] = {}
+        workers = Workers(usable_cores())
+        for value in weights:
+            packed = pack(file, value.parts, value.type, workers=workers, on_bytes=on_bytes)
+            if isinstance(packed, Matrix):
+                self.matrices[weight_key(value)] = DeviceMatrix(device, packed)
+            else:
+                self.arrays[weight_key(value)] = packed
+
+    def table(self, call: Call, context: int) -> DeviceTable:
+        """The table of a call, shared by calls with the same attributes and vectors."""
+        named = zip(call.op.signature.inputs, call.inputs, strict=True)
+        vectors = {p.name: o.value for p, o in named if o and o.place == "weight" and not is_matrix(p)}
+        weights = frozenset((name, weight_key(v)) for name, v in vectors.items() if name in TABLE_VECTORS)
+        key = (call.op.table, tuple(call.attrs.items()), weights, context)
+        if key not in self.tables:
+            given = {**call.attrs, **{name: self.array(vectors[name]) for name, _ in weights}}
+            self.tables[key] = DeviceTable(self.device, HostTable(call.op, given, context))
+        return self.tables[key]
+
+    def address(self, value: Value, matrix: bool) -> int:
+        """Where the weight is that is read as a matrix or else as f32 values."""
+        key = weight_key(value)
+        if matrix:
+            return self.matrices[key].address
+        if key not in self.vectors:
+            self.vectors[key] = Memory.of(self.device, np.ascontiguousarray(self.array(value), np.float32))
+        return self.vectors[key].address
+
+    def array(self, value: Value) -> A:
+        """The f32 values of a weight that is not read as a matrix."""
+        key = weight_key(value)
+        if key not in self.arrays:
+            packed = pack(self.file, value.parts, value.type)
+            self.arrays[key] = packed.f32() if isinstance(packed, Matrix) else packed
+        return self.arrays[key]

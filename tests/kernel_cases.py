@@ -1,0 +1,61 @@
+"""Every kernel with cases for it, and what its results must equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from arguments import Arguments, Case, cases, copied, results_of
+from kernel_calls import Bench
+
+from graphrun.core.op import Op
+from graphrun.core.quant import Q8
+from graphrun.ops import OPS
+from graphrun.ops.delta import CHUNKED
+
+KERNELS = {f"{op.name}-{k.name}-{k.weight}": (op, k) for op in OPS.values() for k in op.kernels}
+MOST = 29  # tokens that fit the caches of random arguments, from their first position
+
+
+def fitting(op: Op, kernel: Any) -> Iterator[Case]:
+    """Cases within a kernel's token counts and weight layout, some with more tokens than other tests take."""
+    low, high = kernel.tokens
+    for case in cases(op):
+        counts = {max(low, 1), min(high, low + 3), case.tokens, min(high, MOST)}
+        for tokens in sorted(t for t in counts if low <= t <= high):
+            if kernel.weight in (None, case.layout) and (case.tokens == 1 or tokens == case.tokens):
+                yield Case(tokens, case.layout, case.cache, case.optional, case.choice)
+
+
+def close(got: Any, wanted: Any, rtol: float) -> bool:
+    """Equal bits for integers and rtol 0, else within rtol of the largest magnitude; quantised copies may turn by 1."""
+    if isinstance(wanted, Q8):
+        steps = np.abs(got.q.astype(int) - wanted.q.reshape(got.q.shape))
+        return close(got.d, wanted.d.reshape(got.d.shape), rtol) and steps.max() <= (rtol > 0) and steps.mean() < 0.02
+    if wanted.dtype.kind == "i" or rtol == 0:
+        return bool(np.array_equal(got, wanted))
+    wide = wanted.astype(np.float64)
+    tolerance = rtol * np.abs(wide).max() + (2.0**-11 * np.abs(wide) if wanted.dtype == np.float16 else 0)
+    return bool((np.abs(got - wide) <= tolerance).all())
+
+
+def exact(op: Op, case: Case) -> bool:
+    """Whether results must have the bits of the numpy body.
+
+    That sums dequantised weights in an order of its own, and solves the delta rule of many tokens in segments.
+    """
+    if op.name == "gemv_f32":
+        return case.layout == "f32"
+    return op.name != "delta_rule" or case.tokens < CHUNKED
+
+
+def check(op: Op, bench: Bench, given: Arguments, case: Case) -> None:
+    wanted = results_of(op, copied(given.values))
+    states = {p.name: p for p in op.signature.inputs if p.state}
+    rtol = 0 if exact(op, case) else op.rtol
+    for output, reference in zip(op.signature.outputs, wanted, strict=True):
+        if isinstance(output, str):
+            assert close(bench.state(states[output], len(reference)), reference, rtol), (output, case)
+        else:
+            assert close(bench.result(output.name), reference, rtol), (output.name, case)
