@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from graphrun.backends.build import cache_folder, compiler
+from graphrun.backends.build import cache_folder, compiler, locked
 
 HERE = Path(__file__).parent
 MARCH = ("-march=x86_64_v3",) if platform.machine().lower() in ("x86_64", "amd64") else ()
@@ -24,6 +24,11 @@ FLAGS = (
     *("-fno-strict-aliasing", "-Wall", "-Wno-psabi", "-Werror", "-fPIC", "-shared"),
 )
 ZIG = (sys.executable, "-m", "ziglang")
+HIP_LIBRARY = "libamdhip64.so"
+HIP_FLAGS = (  # a library for the glibc of any system since 2022, with AMD's functions alone to be seen
+    *("-target", "x86_64-linux-gnu.2.36", "-O3", "-fvisibility=hidden", f"-Wl,-soname,{HIP_LIBRARY}"),
+)
+ALONE = ("harness.c", "stubs.c")  # stand for what a launch has
 VCC, M0, EXEC, SCC = 106, 125, 126, 253
 LANES, VGPRS = 32, 256
 
@@ -44,6 +49,25 @@ def library(sources: Sequence[Path] | None = None) -> Path:
         assert done.returncode == 0, done.stderr[:4000]
         os.replace(made, target)
     return target
+
+
+def rocm_folder() -> Path:
+    """A folder for ROCM_PATH, whose lib/libamdhip64.so runs kernels on this simulator; compiled once for each text."""
+    files = [path for path in sorted(HERE.glob("*.c")) if path.name not in ALONE]
+    text = [path.read_bytes() for path in [*files, *sorted(HERE.glob("*.h"))]]
+    flags = (*(flag for flag in FLAGS if flag != "-O2"), *HIP_FLAGS)
+    key = hashlib.sha256(b"\0".join([*text, " ".join(flags).encode(), compiler().version.encode()])).hexdigest()[:20]
+    folder = cache_folder() / f"gfx1201sim-{key}"
+    target = folder / "lib" / HIP_LIBRARY
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder / "lock"):
+        if not target.is_file():
+            made = target.with_suffix(".made")
+            command = [*ZIG, "cc", *flags, *map(str, files), "-o", str(made), "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr[:4000]
+            os.replace(made, target)
+    return folder
 
 
 class Machine(ctypes.Structure):
