@@ -14,6 +14,7 @@ GOLDEN = ROOT / "tests" / "golden"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden texts instead of comparing them")
     parser.addoption("--all-sanitizers", action="store_true", help="sanitise every instruction set, and threads")
+    parser.addoption("--simulate", action="store_true", help="run whole models on the simulator of gfx1201")
     parser.addoption("--extra-golden", metavar="DIR", help="reference data that is not part of the repository")
 
 

@@ -84,6 +84,7 @@ INLINE float both(rule r, float sum) {
   barrier();
   if (active(r)) SHARED[AT_BOTH + thread_id()] = sum;
   barrier();
+  if (!active(r)) return 0;
   const uint32_t at = AT_BOTH + thread_id() % r.columns;
   return SHARED[at] + SHARED[at + r.columns];
 }
