@@ -46,6 +46,7 @@ def test_scalar_instructions_of_the_kernels_are_modelled(kernels: Kernels) -> No
             if FORMATS[fields.format].startswith("SOP"):
                 seen.setdefault(mnemonic(text), body[at : at + size])
     assert "s_endpgm" in seen
+    seen["s_barrier_wait"] = seen["s_barrier_signal"] + seen["s_barrier_wait"]  # a wave alone passes its own barrier
     for code in seen.values():
         simulator.run(code, simulator.Machine())
 
