@@ -17,6 +17,7 @@ Kind = Literal["pointer", "size", "int", "float"]
 
 RECORD_BYTES = 256
 HEADER = struct.Struct("<HHIII")  # kernel, flags, groups, index of the call, 0
+LAYOUTS = ("f32", "q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "i8_a")  # numbered as in kernels/gr.h
 BARRIER = 1  # flag: every record before the next one must have finished before that starts
 FORMATS: dict[Kind, str] = {"pointer": "Q", "size": "I", "int": "i", "float": "d"}
 C_TYPES: dict[Kind, str] = {"size": "uint32_t", "int": "int32_t", "float": "double"}

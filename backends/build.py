@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -127,31 +127,38 @@ def library(unit: Unit, *, cache: Path | None = None, say: Say | None = None) ->
 
     Raises BackendError with the compiler's first lines where that fails.
     """
-    found = shipped(unit)
+    found = shipped(shipped_name(unit))
     if found is not None:
         return found
     tool = compiler()
-    folder = cache or cache_folder()
     facts = (source_hash(), unit.name, *tool.flags(unit), tool.version, platform.system(), platform.machine())
-    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:20]
-    target = folder / f"{unit.name}-{key}{_suffix()}"
-    if target.is_file():
-        return target
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / f"{unit.name}.lock"):
-            if not target.is_file():
-                if say:
-                    say(f"compiling {unit.name} kernels with {tool.version}")
-                compile_to(target, unit, tool)
-    except OSError as error:
-        raise BackendError(f"the native backend cannot be built: {error}", INSTALL) from None
+    target = (cache or cache_folder()) / f"{unit.name}-{short_hash(*facts)}{_suffix()}"
+
+    def make() -> None:
+        if say:
+            say(f"compiling {unit.name} kernels with {tool.version}")
+        compile_to(target, unit, tool)
+
+    made_once(target, f"{unit.name}.lock", make, "the native backend cannot be built")
     return target
 
 
-def shipped(unit: Unit) -> Path | None:
-    """The unit's library inside the package, if a wheel brought it."""
-    found = resources.files("graphrun.kernels") / "prebuilt" / shipped_name(unit)
+def made_once(target: Path, lock: str, make: Callable[[], None], failure: str) -> None:
+    """Have a file of the cache made unless it is there, by one process; BackendError if it cannot be written."""
+    if target.is_file():
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with locked(target.parent / lock):
+            if not target.is_file():
+                make()
+    except OSError as error:
+        raise BackendError(f"{failure}: {error}", INSTALL) from None
+
+
+def shipped(name: str) -> Path | None:
+    """A compiled file inside the package, if a wheel brought it."""
+    found = resources.files("graphrun.kernels") / "prebuilt" / name
     return found if isinstance(found, Path) and found.is_file() else None
 
 
@@ -165,26 +172,39 @@ def compile_to(target: Path, unit: Unit, tool: Compiler, extra: tuple[str, ...] 
     with resources.as_file(resources.files("graphrun.kernels")) as kernels, _folder(target.parent) as temporary:
         made = temporary / target.name
         command = [*tool.command, *tool.flags(unit), *extra, str(kernels / "cpu" / unit.source), "-o", str(made), "-lm"]
-        environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache_folder() / "zig")}
-        done = subprocess.run(
-            [*command, "-lpthread"], capture_output=True, text=True, env=environment, cwd=temporary, check=False
-        )
-        if done.returncode != 0 or not made.is_file():
-            lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-            detail = "\n  ".join(lines[:5]) or f"exit status {done.returncode}"
-            raise BackendError(f"compiling {unit.source} ({unit.name}) failed:\n  {detail}", INSTALL)
+        run_compiler([*command, "-lpthread"], made, f"{unit.source} ({unit.name})", INSTALL)
         os.replace(made, target)
 
 
-@lru_cache(maxsize=1)
+def run_compiler(command: Sequence[str], made: Path, what: str, hint: str) -> None:
+    """Run a command in the folder of the file that it makes; BackendError with its first lines if it fails."""
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache_folder() / "zig")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=made.parent, check=False)
+    if done.returncode != 0 or not made.is_file():
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
+        detail = "\n  ".join(lines[:5]) or f"exit status {done.returncode}"
+        raise BackendError(f"compiling {what} failed:\n  {detail}", hint)
+
+
 def source_hash() -> str:
     """A digest of every file that a library is made of."""
+    return digest("cpu")
+
+
+@lru_cache(maxsize=2)
+def digest(folder: str) -> str:
+    """A digest of the sources in a folder of kernels, and of those that all folders share."""
     root = resources.files("graphrun.kernels")
-    digest = hashlib.sha256()
-    for folder in (root, root / "cpu"):
-        for file in sorted((f for f in folder.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    found = hashlib.sha256()
+    for place in (root, root / folder):
+        for file in sorted((f for f in place.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name):
+            found.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return found.hexdigest()[:16]
+
+
+def short_hash(*facts: str) -> str:
+    """What a file of the cache is named by, besides what it is."""
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:20]
 
 
 def cache_folder() -> Path:

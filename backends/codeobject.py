@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
 
-from graphrun.backends.build import INSTALL, Say, cache_folder, locked
+from graphrun.backends.build import INSTALL, Say, cache_folder, digest, made_once, run_compiler, shipped, short_hash
 from graphrun.core.errors import BackendError
 
 FLAGS = ("-x", "c", "-std=gnu11", "-nogpulib", "-nostdinc", "-O3", "-ffp-contract=off", "-ffreestanding", "-Wall")
@@ -42,23 +39,19 @@ def code_object(chip: Chip, source: str = "entries.c", *, cache: Path | None = N
     Raises BackendError with the compiler's first lines where that fails.
     """
     name = shipped_name(chip, source)
-    shipped = resources.files("graphrun.kernels") / "prebuilt" / name
-    if isinstance(shipped, Path) and shipped.is_file():
-        return shipped.read_bytes()
+    found = shipped(name)
+    if found is not None:
+        return found.read_bytes()
     version = _compiler_version()
-    folder = cache or cache_folder()
-    key = hashlib.sha256("\0".join((name, version, *FLAGS, *chip.flags)).encode()).hexdigest()[:20]
-    target = folder / f"{chip.name}-{key}{chip.suffix}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / f"{chip.name}.lock"):
-            if not target.is_file():
-                if say:
-                    say(f"compiling {chip.name} kernels with {version}, once ...")
-                compile_to(target, chip, source)
-        return target.read_bytes()
-    except OSError as error:
-        raise BackendError(f"the {chip.name} kernels cannot be built: {error}", INSTALL) from None
+    target = (cache or cache_folder()) / f"{chip.name}-{short_hash(name, version, *FLAGS, *chip.flags)}{chip.suffix}"
+
+    def make() -> None:
+        if say:
+            say(f"compiling {chip.name} kernels with {version}, once ...")
+        compile_to(target, chip, source)
+
+    made_once(target, f"{chip.name}.lock", make, f"the {chip.name} kernels cannot be built")
+    return target.read_bytes()
 
 
 def shipped_name(chip: Chip, source: str = "entries.c") -> str:
@@ -73,9 +66,9 @@ def compile_to(target: Path, chip: Chip, source: str, extra: Sequence[str] = ())
         tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as temporary,
     ):
         made, linked = Path(temporary) / f"made{chip.suffix}", Path(temporary) / "linked"
-        _run("clang", *flags(chip), *extra, str(kernels / "gpu" / source), "-o", str(made))
+        _run(made, "clang", *flags(chip), *extra, str(kernels / "gpu" / source))
         if chip.suffix == ".hsaco":
-            _run("ld.lld", "-shared", str(made), "-o", str(linked))
+            _run(linked, "ld.lld", "-shared", str(made))
             made = linked
         os.replace(made, target)
 
@@ -87,14 +80,8 @@ def flags(chip: Chip) -> tuple[str, ...]:
     return (*FLAGS, *QUIET, "-isystem", str(headers), *chip.flags)
 
 
-def _run(tool: str, *arguments: str) -> None:
-    command = [sys.executable, "-m", "ziglang", tool, *arguments]
-    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache_folder() / "zig")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or done.stderr.splitlines()
-        detail = "\n  ".join(lines[:5]) or f"exit status {done.returncode}"
-        raise BackendError(f"compiling GPU kernels failed:\n  {detail}", UPDATE)
+def _run(made: Path, tool: str, *arguments: str) -> None:
+    run_compiler([sys.executable, "-m", "ziglang", tool, *arguments, "-o", str(made)], made, "GPU kernels", UPDATE)
 
 
 def _compiler_version() -> str:
@@ -103,12 +90,6 @@ def _compiler_version() -> str:
     return f"ziglang {metadata.version('ziglang')}"
 
 
-@lru_cache(maxsize=1)
 def source_hash() -> str:
     """A digest of every file that code objects are made of."""
-    root = resources.files("graphrun.kernels")
-    digest = hashlib.sha256()
-    for folder in (root, root / "gpu"):
-        for file in sorted((f for f in folder.iterdir() if f.name.endswith((".c", ".h"))), key=lambda f: f.name):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    return digest("gpu")

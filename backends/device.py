@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from graphrun.backends.abi import LAYOUTS
 from graphrun.backends.reference import NUMPY
 from graphrun.core.errors import BackendError
 from graphrun.core.ir import State
@@ -21,7 +22,6 @@ MATRIX = np.dtype(  # gr_matrix of kernels/gr.h
     [("data", "<u8"), ("scales", "<u8"), ("stride", "<u8"), ("layout", "<u4"), ("rows", "<u4"), ("cols", "<u4")]
     + [("lanes", "<u4"), ("lane", "u1", 32), ("merges", "u1", 32)]
 )
-LAYOUTS = ("f32", "q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "i8_a")  # numbered as in kernels/gr.h
 
 
 class NoDevice(BackendError):
@@ -114,10 +114,6 @@ class DeviceRows:
     def __init__(self, memory: Memory, state: State) -> None:
         self.memory, self.type = memory, state.type
         self.width = state.type.nbytes // state.type.shape[0]
-
-    def reshape(self, rows: int, rest: int) -> DeviceRows:
-        """Itself: it has always two dimensions."""
-        return self
 
     def __getitem__(self, rows: Sequence[int]) -> A:
         found = [self.memory.read(row * self.width, self.width) for row in rows]

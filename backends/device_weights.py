@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from graphrun.backends.abi import is_matrix
 from graphrun.backends.device import Device, DeviceMatrix, Memory
 from graphrun.backends.engine import usable_cores
-from graphrun.backends.pack import pack
+from graphrun.backends.pack import pack, values_of
 from graphrun.backends.reference import WeightKey, weight_key
-from graphrun.backends.tables import HostTable
+from graphrun.backends.tables import HostTable, HostTables
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Value
 from graphrun.core.program import Call
@@ -20,7 +19,6 @@ from graphrun.core.quant import Matrix
 from graphrun.core.workers import Workers
 
 A = np.ndarray[Any, Any]
-TABLE_VECTORS = ("factors",)  # parameters that tables are made from
 
 
 class DeviceTable:
@@ -49,7 +47,8 @@ class DeviceWeights:
         self.matrices: dict[WeightKey, DeviceMatrix] = {}
         self.arrays: dict[WeightKey, A] = {}
         self.vectors: dict[WeightKey, Memory] = {}
-        self.tables: dict[Any, DeviceTable] = {}
+        self.host_tables = HostTables()
+        self.tables: dict[HostTable, DeviceTable] = {}
         workers = Workers(usable_cores())
         for value in weights:
             packed = pack(file, value.parts, value.type, workers=workers, on_bytes=on_bytes)
@@ -60,14 +59,10 @@ class DeviceWeights:
 
     def table(self, call: Call, context: int) -> DeviceTable:
         """The table of a call, shared by calls with the same attributes and vectors."""
-        named = zip(call.op.signature.inputs, call.inputs, strict=True)
-        vectors = {p.name: o.value for p, o in named if o and o.place == "weight" and not is_matrix(p)}
-        weights = frozenset((name, weight_key(v)) for name, v in vectors.items() if name in TABLE_VECTORS)
-        key = (call.op.table, tuple(call.attrs.items()), weights, context)
-        if key not in self.tables:
-            given = {**call.attrs, **{name: self.array(vectors[name]) for name, _ in weights}}
-            self.tables[key] = DeviceTable(self.device, HostTable(call.op, given, context))
-        return self.tables[key]
+        table = self.host_tables.of(call, context, self.array)
+        if table not in self.tables:
+            self.tables[table] = DeviceTable(self.device, table)
+        return self.tables[table]
 
     def address(self, value: Value, matrix: bool) -> int:
         """Where the weight is that is read as a matrix or else as f32 values."""
@@ -82,6 +77,5 @@ class DeviceWeights:
         """The f32 values of a weight that is not read as a matrix."""
         key = weight_key(value)
         if key not in self.arrays:
-            packed = pack(self.file, value.parts, value.type)
-            self.arrays[key] = packed.f32() if isinstance(packed, Matrix) else packed
+            self.arrays[key] = values_of(self.file, value)
         return self.arrays[key]

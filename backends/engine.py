@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 
 from graphrun.backends import build
-from graphrun.backends.abi import HEADER, RECORD_BYTES
+from graphrun.backends.abi import HEADER, LAYOUTS, RECORD_BYTES
 from graphrun.backends.build import Say
 from graphrun.core.errors import BackendError
 from graphrun.core.types import DType
 
 A = np.ndarray[Any, Any]
 
-LAYOUTS = ("f32", "q4_0", "q4_1", "q8_0", "q4_k", "q6_k", "i8_a")  # numbered as in kernels/gr.h
 PANEL = 16
 MAX_THREADS = 1024
 

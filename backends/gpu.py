@@ -9,24 +9,23 @@ from typing import Any
 import numpy as np
 
 from graphrun.backends.abi import RECORD_BYTES, is_matrix
-from graphrun.backends.base import NOTHING, Given, Progress
+from graphrun.backends.base import Given, Progress
 from graphrun.backends.device import Device, DeviceRows, Kernels, Memory
 from graphrun.backends.device_weights import DeviceTable, DeviceWeights
 from graphrun.backends.memory import require_room
-from graphrun.backends.profile import Profile
+from graphrun.backends.pack import adding_up
 from graphrun.backends.records import command_table
 from graphrun.backends.reference import NUMPY, arena_view, weight_key
-from graphrun.backends.replay import Replay, first_bad, written
+from graphrun.backends.replay import Replay
+from graphrun.backends.steps import StepRunner
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import State, Value
 from graphrun.core.program import Call, Operand, Program
-from graphrun.core.quant import Q8
 from graphrun.core.signature import Tensor
 
 A = np.ndarray[Any, Any]
 COUNTERS = 1 << 14  # words at the start of scratch memory that are 0 between calls, as in kernels/gpu/gr.h
-UNSEEN = ("the states that the step began with were not kept", "set runner.watched before it")
 ALIGNMENT = 64  # of inputs
 WHICH = "--profile waits for every call, and names the one that fails"
 
@@ -50,34 +49,22 @@ class GpuBackend:
         distinct = {weight_key(v): v for v in weights}
         require_room(self.target, distinct.values(), states)
         parts = (p for v in distinct.values() for p in v.parts if p.tensor is not None)
-        total, done = sum(file.tensors[str(p.tensor)].nbytes for p in parts), 0
-
-        def advance(nbytes: int) -> None:
-            nonlocal done
-            done += nbytes
-            if progress:
-                progress(done, total)
-
-        loaded = DeviceWeights(self.device, file, distinct.values(), advance)
+        total = sum(file.tensors[str(p.tensor)].nbytes for p in parts)
+        loaded = DeviceWeights(self.device, file, distinct.values(), adding_up(total, progress))
         return GpuRunner(self, loaded, states)
 
 
-class GpuRunner:
+class GpuRunner(StepRunner["BoundProgram"]):
     """Weights by key and states by name in device memory, and one arena that all programs share."""
 
     def __init__(self, backend: GpuBackend, weights: DeviceWeights, states: Sequence[State]) -> None:
+        super().__init__()
         self.notes: tuple[str, ...] = ()
         self.device, self.kernels, self.weights = backend.device, backend.kernels, weights
         self.types = {s.name: s for s in states}
         self.memory = {s.name: Memory.zeros(self.device, s.type.nbytes) for s in states}
         self.arena = Memory(self.device, 0)
         self.scratch = Memory.zeros(self.device, 4 * COUNTERS)
-        self.bound: dict[Program, BoundProgram] = {}
-        self.last: BoundProgram | None = None
-        self.replay: Replay | None = None
-        self.ran: tuple[tuple[int, ...], int, int] | None = None  # tokens, position and snapshot of the last step
-        self.watched = False
-        self.profile: Profile | None = None  # counts the time of calls, which are then waited for one by one
 
     def bind(self, program: Program) -> BoundProgram:
         """The program as records in device memory over this runner's memory."""
@@ -96,56 +83,14 @@ class GpuRunner:
             self.bound[program] = BoundProgram(program, self)
         return self.bound[program]
 
-    def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
-        """Run a program on `tokens` at positions pos, pos + 1, ... from snapshot `slot`."""
-        self._finish()
-        self.last = self.bind(program)
-        self.replay = self._replay(program, tokens, pos, slot)
-        self.ran = (tuple(tokens), pos, slot)
-        self.last.start(tokens, pos, slot, given)
-        self.last.run(range(len(program.calls)))
-
     def read(self, output: str) -> A:
         """A copy of an output of the last step."""
-        assert self.last is not None
         self._finish()
         try:
-            found: A = self.last.fetch(self.last.program.outputs[output])
+            return super().read(output)
         except BackendError as error:
+            assert self.last is not None
             raise BackendError(f"a call of {self.last.program.name} failed: {error.message}", WHICH) from None
-        return found
-
-    def first_bad_call(
-        self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
-    ) -> int | None:
-        """Index of the first call of the step whose result is not finite, or None; BackendError as for `buffers`."""
-        bound = self.bind(program)
-        if self.last is not bound or self.ran != (tuple(tokens), pos, slot):
-            watched, self.watched = self.watched, True
-            self.step(program, tokens, pos, slot, given)
-            self.watched = watched
-        if self.replay is None:
-            raise BackendError(*UNSEEN)
-        found = first_bad(self.replay, len(program.calls), bound.run, bound.stored)
-        self._finish()
-        return found
-
-    def buffers(self, call: int) -> dict[str, A]:
-        """Copies of what call number `call` of the last step stored, by the names of `Call.named`.
-
-        The step runs once more up to that call. Raises BackendError where that is impossible: `watched` was not set
-        before a step of a model with large recurrent states.
-        """
-        assert self.last is not None
-        if self.replay is None:
-            raise BackendError(*UNSEEN)
-        self.last.run(self.replay.until(call))
-        return self.last.copies(call, *self.replay.of)
-
-    def _finish(self) -> None:
-        """Run what is left of a step that is being seen again."""
-        if self.last is not None and self.replay is not None:
-            self.last.run(self.replay.rest(len(self.last.program.calls)))
 
     def _replay(self, program: Program, tokens: Sequence[int], pos: int, slot: int) -> Replay | None:
         """What it takes to run the step again: nothing, or rows that are copied to the host only where asked for."""
@@ -153,6 +98,9 @@ class GpuRunner:
             return None
         rows = {s.name: DeviceRows(self.memory[s.name], s) for s in program.states}
         return Replay(program.states, rows, tokens, pos, slot)
+
+    def _rows(self, state: State, rows: Sequence[int]) -> A:
+        return DeviceRows(self.memory[state.name], state)[rows].reshape(len(rows), *state.type.shape[1:])
 
     @property
     def states(self) -> dict[str, A]:
@@ -236,7 +184,7 @@ class BoundProgram:
         if self._waits:
             self.device.synchronise()
 
-    def fetch(self, operand: Operand) -> Any:
+    def array(self, operand: Operand) -> Any:
         """A copy of the array or Q8 in the arena that an operand names."""
         steps = zip(operand.strides[:-1], operand.type.shape[:-1], strict=True)
         last = operand.type.shape[-1]
@@ -244,26 +192,6 @@ class BoundProgram:
         nbytes = sum(step * (count - 1) for step, count in steps) + width
         raw = self.runner.arena.read(operand.offset, nbytes)
         return arena_view(raw, Operand("arena", operand.value, operand.type, 0, operand.strides))
-
-    def stored(self, index: int) -> list[A]:
-        """Copies of the results of a call in the arena; of quantised ones the scales."""
-        arrays = (self.fetch(o) for o in self.program.calls[index].stored if o.place == "arena")
-        return [a.d if isinstance(a, Q8) else a for a in arrays]
-
-    def copies(self, index: int, tokens: Sequence[int], pos: int, slot: int) -> dict[str, A]:
-        """Copies of the results of a call, of states the rows that a step of these tokens writes."""
-        result: dict[str, A] = {}
-        for name, operand in self.program.calls[index].named.items():
-            state = operand.value.state
-            if operand.place == "state" and state is not None:
-                rows = written(state, len(tokens), pos, slot)
-                found = DeviceRows(self.runner.memory[state.name], state)[rows]
-                result[name] = found.reshape(len(rows), *state.type.shape[1:])
-                continue
-            array = self.fetch(operand)
-            quantised = isinstance(array, Q8)
-            result[name] = (array.q * array.d[..., None]).reshape(operand.type.shape) if quantised else array
-        return result
 
     def _host_table(self, call: Call) -> int:
         table = self.runner.weights.table(call, self.program.context)

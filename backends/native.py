@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,20 +9,18 @@ import numpy as np
 
 from graphrun.backends import engine, reference
 from graphrun.backends.abi import is_matrix
-from graphrun.backends.base import NOTHING, Given, Progress
+from graphrun.backends.base import Given, Progress
 from graphrun.backends.build import Say
 from graphrun.backends.memory import require_room
-from graphrun.backends.pack import CHUNK_BYTES, encode, pack, release
-from graphrun.backends.profile import Profile
+from graphrun.backends.pack import CHUNK_BYTES, adding_up, encode, pack, release, values_of
 from graphrun.backends.records import command_table
 from graphrun.backends.reference import NUMPY, WeightKey, arena_view, weight_key
-from graphrun.backends.replay import Replay, first_bad, written
-from graphrun.backends.tables import HostTable
-from graphrun.core.errors import BackendError
+from graphrun.backends.replay import Replay
+from graphrun.backends.steps import StepRunner
+from graphrun.backends.tables import HostTable, HostTables
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Part, State, Value
 from graphrun.core.program import Call, Operand, Program
-from graphrun.core.quant import Q8
 from graphrun.core.signature import Tensor
 from graphrun.core.target import Target
 from graphrun.core.workers import Workers
@@ -31,8 +28,6 @@ from graphrun.core.workers import Workers
 A = np.ndarray[Any, Any]
 POSITIONS = 16  # that a cache of keys keeps together
 MOST_KEPT = 1 << 20  # bytes of snapshots copied before every step
-UNSEEN = ("the states that the step began with were not kept", "set runner.watched before it")
-TABLE_VECTORS = ("factors",)  # parameters that tables are made from
 
 
 class NativeBackend:
@@ -68,17 +63,13 @@ def _fill(
 ) -> None:
     """Convert all matrices, some rows at a time, each in any thread; progress counts bytes of the file."""
     jobs = [job for panels, parts in matrices for job in _jobs(file, panels, parts)]
-    total, done, lock = sum(raw.nbytes for *_, raw in jobs), 0, threading.Lock()
+    advance = adding_up(sum(raw.nbytes for *_, raw in jobs), progress)
 
     def work(some: Iterator[tuple[engine.Panels, str, int, A]]) -> None:
-        nonlocal done
         for panels, kind, row, raw in some:
             panels.fill(row, encode(kind, panels.layout.name, raw))
             release(raw)
-            with lock:
-                done += raw.nbytes
-                if progress:
-                    progress(done, total)
+            advance(raw.nbytes)
 
     Workers(threads).share(work, jobs)
 
@@ -111,7 +102,7 @@ def _by_position(keys: A) -> A:
     return tiles.transpose(0, 3, 1, 2).reshape(positions, heads, dim)
 
 
-class NativeRunner:
+class NativeRunner(StepRunner["BoundProgram"]):
     """Weights by key, states by name, and one arena that all programs share."""
 
     def __init__(
@@ -122,6 +113,7 @@ class NativeRunner:
         arrays: dict[WeightKey, Any],
         memory: Mapping[str, A],
     ) -> None:
+        super().__init__()
         self.notes: tuple[str, ...] = ()
         self.file = file
         self.pool = pool
@@ -130,13 +122,7 @@ class NativeRunner:
         self.memory = memory
         self.keys: set[str] = set()  # states that hold keys, whose order is the kernels' own
         self.arena = engine.zeros(0)
-        self.host_tables: dict[Any, HostTable] = {}
-        self.bound: dict[Program, BoundProgram] = {}
-        self.last: BoundProgram | None = None
-        self.replay: Replay | None = None
-        self.ran: tuple[tuple[int, ...], int, int] | None = None  # tokens, position and snapshot of the last step
-        self.watched = False  # keep what is needed to see any step again
-        self.profile: Profile | None = None
+        self.tables = HostTables()
 
     def bind(self, program: Program) -> BoundProgram:
         """The program as a command table over this runner's memory."""
@@ -147,90 +133,24 @@ class NativeRunner:
             self.bound[program] = BoundProgram(program, self)
         return self.bound[program]
 
-    def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
-        """Run a program on `tokens` at positions pos, pos + 1, ... from snapshot `slot`."""
-        self._finish()
-        self.last = self.bind(program)
-        self.replay = self._replay(program, tokens, pos, slot)
-        self.ran = (tuple(tokens), pos, slot)
-        self.last.start(tokens, pos, slot, given)
-        self._run(range(len(program.calls)))
-
-    def read(self, output: str) -> A:
-        """A copy of an output of the last step."""
-        assert self.last is not None
-        self._finish()
-        operand = self.last.program.outputs[output]
-        result: A = arena_view(self.arena, operand).copy()
-        return result
-
-    def first_bad_call(
-        self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
-    ) -> int | None:
-        """Index of the first call of the step whose result is not finite, or None; BackendError as for `buffers`."""
-        bound = self.bind(program)
-        if self.last is not bound or self.ran != (tuple(tokens), pos, slot):
-            watched, self.watched = self.watched, True
-            self.step(program, tokens, pos, slot, given)
-            self.watched = watched
-        if self.replay is None:
-            raise BackendError(*UNSEEN)
-        found = first_bad(self.replay, len(program.calls), self._run, bound.stored)
-        self._finish()
-        return found
-
-    def buffers(self, call: int) -> dict[str, A]:
-        """Copies of what call number `call` of the last step stored, by the names of `Call.named`.
-
-        The step runs once more up to that call. Raises BackendError where that is impossible: `watched` was not set
-        before a step of a model with large recurrent states.
-        """
-        assert self.last is not None
-        if self.replay is None:
-            raise BackendError(*UNSEEN)
-        self._run(self.replay.until(call))
-        return self.last.copies(call, *self.replay.of)
-
-    def _run(self, calls: range) -> None:
-        assert self.last is not None
-        if self.profile is None:
-            self.pool.run(self.last.table, calls.start, len(calls))
-            return
-        for index in calls:
-            with self.profile.timing(self.last.program, index):
-                self.pool.run(self.last.table, index, 1)
-
-    def _finish(self) -> None:
-        """Run what is left of a step that is being seen again."""
-        if self.last is not None and self.replay is not None:
-            self._run(self.replay.rest(len(self.last.table)))
-
     def _replay(self, program: Program, tokens: Sequence[int], pos: int, slot: int) -> Replay | None:
         """What it takes to run the step again, unless that is much to copy at every step."""
         kept = sum(s.type.nbytes // s.type.shape[0] for s in program.states if s.discipline == "snapshot")
         return Replay(program.states, self.memory, tokens, pos, slot) if self.watched or kept <= MOST_KEPT else None
+
+    def _rows(self, state: State, rows: Sequence[int]) -> A:
+        return self.states[state.name][rows]
 
     @property
     def states(self) -> dict[str, A]:
         """The states by name in the order of their types; copies where kernels keep another."""
         return {n: _by_position(a) if n in self.keys else a for n, a in self.memory.items()}
 
-    def host_table(self, call: Call, context: int) -> HostTable:
-        """The table of a call, shared by calls with the same attributes and vectors."""
-        named = zip(call.op.signature.inputs, call.inputs, strict=True)
-        vectors = {p.name: o.value for p, o in named if o and o.place == "weight" and not is_matrix(p)}
-        weights = frozenset((name, weight_key(v)) for name, v in vectors.items() if name in TABLE_VECTORS)
-        key = (call.op.table, tuple(call.attrs.items()), weights)
-        if key not in self.host_tables:
-            given = {**call.attrs, **{name: self.array(vectors[name]) for name, _ in weights}}
-            self.host_tables[key] = HostTable(call.op, given, context)
-        return self.host_tables[key]
-
     def array(self, value: Value) -> A:
         """The f32 values of a weight that is not read as a matrix."""
         key = weight_key(value)
         if key not in self.arrays:
-            self.arrays[key] = pack(self.file, value.parts, value.type).f32()  # type: ignore[union-attr]
+            self.arrays[key] = values_of(self.file, value)
         result: A = self.arrays[key]
         return result
 
@@ -254,30 +174,22 @@ class BoundProgram:
         for table in self.host_tables:
             table.reach(pos + len(tokens))
 
-    def stored(self, index: int) -> list[A]:
-        """Views of the results of a call in the arena; of quantised ones the scales."""
-        arrays = (self.array(o) for o in self.program.calls[index].stored if o.place == "arena")
-        return [a.d if isinstance(a, Q8) else a for a in arrays]
-
-    def copies(self, index: int, tokens: Sequence[int], pos: int, slot: int) -> dict[str, A]:
-        """Copies of the results of a call, of states the rows that a step of these tokens writes."""
-        result: dict[str, A] = {}
-        for name, operand in self.program.calls[index].named.items():
-            state = operand.value.state
-            if operand.place == "state" and state is not None:
-                result[name] = self.runner.states[state.name][written(state, len(tokens), pos, slot)]
-                continue
-            array = self.array(operand)
-            quantised = isinstance(array, Q8)
-            result[name] = (array.q * array.d[..., None]).reshape(operand.type.shape) if quantised else array.copy()
-        return result
+    def run(self, calls: range) -> None:
+        """Run calls by number: at once, unless each is timed."""
+        pool, profile = self.runner.pool, self.runner.profile
+        if profile is None:
+            pool.run(self.table, calls.start, len(calls))
+            return
+        for index in calls:
+            with profile.timing(self.program, index):
+                pool.run(self.table, index, 1)
 
     def array(self, operand: Operand) -> Any:
         """The array or Q8 in the arena that an operand names."""
         return arena_view(self.runner.arena, operand)
 
     def _host_table(self, call: Call) -> int:
-        table = self.runner.host_table(call, self.program.context)
+        table = self.runner.tables.of(call, self.program.context, self.runner.array)
         self.host_tables.add(table)
         return table.address
 

@@ -7,6 +7,7 @@ memory holds little more than the packed matrix.
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from graphrun.core.blocks import BLOCKS, decode, dequantise, scales_k3, scales_k4
 from graphrun.core.errors import ModelError
 from graphrun.core.gguf import ModelFile
-from graphrun.core.ir import Part
+from graphrun.core.ir import Part, Value
 from graphrun.core.quant import Matrix, supported
 from graphrun.core.types import TensorType
 from graphrun.core.workers import Workers
@@ -52,6 +53,26 @@ def pack(
             row += len(raw)
         start += part.rows
     return matrix
+
+
+def adding_up(total: int, progress: Callable[[int, int], None] | None) -> OnBytes:
+    """What is told of bytes as they are converted, in any thread, and tells `progress` how many of `total` are done."""
+    done, lock = 0, threading.Lock()
+
+    def advance(nbytes: int) -> None:
+        nonlocal done
+        with lock:
+            done += nbytes
+            if progress:
+                progress(done, total)
+
+    return advance
+
+
+def values_of(file: ModelFile, value: Value) -> A:
+    """The f32 values of a weight, packed in whatever layout. Raises ModelError."""
+    packed = pack(file, value.parts, value.type)
+    return packed.f32() if isinstance(packed, Matrix) else packed
 
 
 def _array(file: ModelFile, parts: Sequence[Part], on_bytes: OnBytes | None) -> A:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from graphrun.backends.base import NOTHING, Given, Progress
+from graphrun.backends.base import Given, Progress
 from graphrun.backends.memory import require_room
-from graphrun.backends.pack import pack
-from graphrun.backends.profile import Profile
-from graphrun.backends.replay import Replay, first_bad, written
+from graphrun.backends.pack import adding_up, pack
+from graphrun.backends.replay import Replay
+from graphrun.backends.steps import StepRunner
 from graphrun.core.gguf import ModelFile
 from graphrun.core.ir import Part, State, Value
 from graphrun.core.program import Call, Operand, Program
@@ -46,14 +46,7 @@ class NumpyBackend:
         distinct = {weight_key(v): v for v in weights}
         loaded = require_room(self.target, distinct.values(), states)
         stored = sum(file.tensors[p.tensor].nbytes for parts, _ in distinct for p in parts if p.tensor is not None)
-        done = 0
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            if progress:
-                progress(done, stored)
-
+        advance = adding_up(stored, progress)
         packed = {
             key: pack(file, v.parts, v.type, workers=self.workers, on_bytes=advance) for key, v in distinct.items()
         }
@@ -78,7 +71,7 @@ class NumpyBackend:
         return ()
 
 
-class NumpyRunner:
+class NumpyRunner(StepRunner["BoundProgram"]):
     """Weights by key, states by name, and one arena that all programs share."""
 
     def __init__(
@@ -88,16 +81,12 @@ class NumpyRunner:
         notes: tuple[str, ...],
         workers: Workers,
     ) -> None:
+        super().__init__(watched=True)
         self.notes = notes
-        self.watched = True
-        self.profile: Profile | None = None
         self.workers = workers
         self.weights = weights
         self.states = states
         self.arena = np.zeros(0, np.uint8)
-        self.bound: dict[Program, BoundProgram] = {}
-        self.last: BoundProgram | None = None
-        self.replay: Replay | None = None
 
     def bind(self, program: Program) -> BoundProgram:
         """The program with every operand resolved to an array."""
@@ -108,47 +97,11 @@ class NumpyRunner:
             self.bound[program] = BoundProgram(program, self)
         return self.bound[program]
 
-    def step(self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING) -> None:
-        """Run a program on `tokens` at positions pos, pos + 1, ... from snapshot `slot`."""
-        self._finish()
-        self.last = self.bind(program)
-        self.replay = Replay(program.states, self.states, tokens, pos, slot)
-        self.last.start(tokens, pos, slot, given)
-        self.last.run(range(len(program.calls)))
+    def _replay(self, program: Program, tokens: Sequence[int], pos: int, slot: int) -> Replay:
+        return Replay(program.states, self.states, tokens, pos, slot)
 
-    def read(self, output: str) -> A:
-        """A copy of an output of the last step."""
-        assert self.last is not None
-        self._finish()
-        result: A = self.last.array(self.last.program.outputs[output]).copy()
-        return result
-
-    def first_bad_call(
-        self, program: Program, tokens: Sequence[int], pos: int, slot: int = 0, given: Given = NOTHING
-    ) -> int | None:
-        """Index of the first call of the step whose result is not finite, or None."""
-        bound = self.bind(program)
-        if self.last is not bound or self.replay is None or self.replay.of != (tuple(tokens), pos, slot):
-            self.step(program, tokens, pos, slot, given)
-        assert self.replay is not None
-        found = first_bad(self.replay, len(program.calls), bound.run, bound.stored)
-        self._finish()
-        return found
-
-    def buffers(self, call: int) -> dict[str, A]:
-        """Copies of what call number `call` of the last step stored, by the names of `Call.named`.
-
-        The step runs once more up to that call, because later calls reuse the arena; asking for one call after the
-        other runs it once in all.
-        """
-        assert self.last is not None and self.replay is not None
-        self.last.run(self.replay.until(call))
-        return self.last.copies(call, *self.replay.of)
-
-    def _finish(self) -> None:
-        """Run what is left of a step that is being seen again."""
-        if self.last is not None and self.replay is not None:
-            self.last.run(self.replay.rest(len(self.last.calls)))
+    def _rows(self, state: State, rows: Sequence[int]) -> A:
+        return self.states[state.name][rows]
 
 
 class BoundProgram:
@@ -185,24 +138,6 @@ class BoundProgram:
         if operand.place == "input":
             return self.inputs[value.root.name]
         return arena_view(self.runner.arena, operand)
-
-    def stored(self, index: int) -> list[A]:
-        """Views of the results of a call in the arena; of quantised ones the scales."""
-        arrays = (self.array(o) for o in self.program.calls[index].stored if o.place == "arena")
-        return [a.d if isinstance(a, Q8) else a for a in arrays]
-
-    def copies(self, index: int, tokens: Sequence[int], pos: int, slot: int) -> dict[str, A]:
-        """Copies of the results of a call, of states the rows that a step of these tokens writes."""
-        result: dict[str, A] = {}
-        for name, operand in self.program.calls[index].named.items():
-            array, state = self.array(operand), operand.value.state
-            if isinstance(array, Q8):
-                result[name] = (array.q * array.d[..., None]).reshape(operand.type.shape)
-            elif operand.place == "state" and state is not None:
-                result[name] = array[written(state, len(tokens), pos, slot)]
-            else:
-                result[name] = array.copy()
-        return result
 
     def _bind(self, call: Call) -> Callable[[], None]:
         steps = [self._bind_one(part) for part in (call, *call.epilogues)]

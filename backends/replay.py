@@ -28,7 +28,7 @@ def written(state: State, tokens: int, pos: int, slot: int) -> list[int]:
 class Replay:
     """Keeps what a step is about to overwrite in its states, and says which calls to run so as to see one again.
 
-    `memory` has the whole of each state by name; rows of rings and snapshots are its first dimension, however flat.
+    `memory` has each state by name; rows of rings and snapshots are its first dimension.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Replay:
     ) -> None:
         self.of = (tuple(tokens), pos, slot)
         self.calls_run: int | None = None  # of the second run; None before it has begun
-        self.before: list[tuple[A, list[int], A]] = []
+        self.before: list[tuple[Any, list[int], A]] = []
         for state in states:
             if state.discipline == "append":
                 continue  # rows past the position are written before they are read
             rows = [slot] if state.discipline == "snapshot" else written(state, len(tokens), pos, slot)
-            whole = memory[state.name].reshape(state.type.shape[0], -1)
+            whole = memory[state.name]
             self.before.append((whole, rows, whole[rows]))
 
     def until(self, call: int) -> range:

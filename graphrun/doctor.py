@@ -160,7 +160,7 @@ def _record(place: int, matrix: Matrix, x: int, w: int, y: int) -> A:
 
 
 def _compiler() -> str:
-    if all(build.shipped(unit) for unit in (build.ENGINE, *build.SETS)):
+    if all(build.shipped(build.shipped_name(unit)) for unit in (build.ENGINE, *build.SETS)):
         return "not needed: the package has its kernels compiled"
     return f"{build.compiler().version}; libraries in {build.cache_folder()}"
 

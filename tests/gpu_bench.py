@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -80,9 +79,3 @@ class GpuBench(Bench):
             return self.matrices[operand.value].address
         names = [n for n, m in self.memory.items() if m.value is operand.value]
         return self.device_memory[names[0] if names else operand.value.name].address
-
-
-def groups_of(kernel: Kernel, bench: Bench) -> int:
-    """How many workgroups a call takes."""
-    types = tuple(None if o is None else o.type for o in bench.call.inputs)
-    return math.ceil(evaluate(kernel.groups, dimensions(bench.call.op, types, bench.call.attrs, 1)))

@@ -5,15 +5,11 @@
 // neighbouring blocks at about the same time.
 #include "weights.h"
 
-#ifndef RT
-#define RT 2
-#define TT 2
-#endif
-enum { TILE = 16, ROW_TILES = RT, TOKEN_TILES = TT, ROWS = TILE * ROW_TILES, TOKENS = TILE * TOKEN_TILES }; // of a workgroup
+enum { TILE = 16, SIDE = 2, EDGE = TILE * SIDE }; // a workgroup has SIDE x SIDE tiles
 
 // Sums of a wave's tiles.
 typedef struct {
-  float of[ROW_TILES][TOKEN_TILES][8];
+  float of[SIDE][SIDE][8];
 } tiles;
 
 // A lane's part of 16 rows of a block.
@@ -93,28 +89,29 @@ INLINE void add_tile(uint32_t layout, const rows_part *r, const tokens_part *c, 
 INLINE tiles lane_sums(uint32_t layout, const gr_gemv GR_CONSTANT *a, const weights *m, uint32_t row0, uint32_t t0, uint32_t lane) {
   tiles sum = {0};
   for (uint32_t b = lane; b < m->nb; b += LANES) {
-    rows_part r[ROW_TILES];
-    tokens_part c[TOKEN_TILES];
+    rows_part r[SIDE];
+    tokens_part c[SIDE];
 #pragma unroll
-    for (uint32_t i = 0; i < ROW_TILES; i++) r[i] = load_rows(layout, m, row0 + TILE * i, b);
+    for (uint32_t i = 0; i < SIDE; i++) {
+      r[i] = load_rows(layout, m, row0 + TILE * i, b);
+      c[i] = load_tokens(layout, a, t0 + TILE * i, m->nb, b);
+    }
 #pragma unroll
-    for (uint32_t i = 0; i < TOKEN_TILES; i++) c[i] = load_tokens(layout, a, t0 + TILE * i, m->nb, b);
+    for (int i = 0; i < SIDE; i++)
 #pragma unroll
-    for (int i = 0; i < ROW_TILES; i++)
-#pragma unroll
-      for (int j = 0; j < TOKEN_TILES; j++) add_tile(layout, &r[i], &c[j], sum.of[i][j]);
+      for (int j = 0; j < SIDE; j++) add_tile(layout, &r[i], &c[j], sum.of[i][j]);
   }
   return sum;
 }
 // The sum of two lanes' tiles, or what it adds to the first two lanes' sum, into the wave's part of shared memory.
 INLINE void add_part(LDS float *part, const tiles *x, const tiles *y, int first) {
 #pragma unroll
-  for (int i = 0; i < ROW_TILES; i++)
+  for (int i = 0; i < SIDE; i++)
 #pragma unroll
-    for (int j = 0; j < TOKEN_TILES; j++)
+    for (int j = 0; j < SIDE; j++)
 #pragma unroll
       for (int e = 0; e < 8; e++) {
-        LDS float *to = part + (TOKENS * wave_id() + TILE * (uint32_t)j + tile_token(e)) * ROWS + TILE * (uint32_t)i + tile_row(e);
+        LDS float *to = part + (EDGE * wave_id() + TILE * (uint32_t)j + tile_token(e)) * EDGE + TILE * (uint32_t)i + tile_row(e);
         const float sum = x->of[i][j][e] + y->of[i][j][e];
         *to = first ? sum : *to + sum;
       }
@@ -122,7 +119,7 @@ INLINE void add_part(LDS float *part, const tiles *x, const tiles *y, int first)
 
 INLINE void many_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, gr_work w) {
   const weights m = weights_of(a->w);
-  const uint32_t across = ceil_div(m.rows, ROWS), row0 = w.group % across * ROWS, t0 = w.group / across * TOKENS;
+  const uint32_t across = ceil_div(m.rows, EDGE), row0 = w.group % across * EDGE, t0 = w.group / across * EDGE;
   if (t0 >= a->T) return;
   LDS float *part = (LDS float *)gr_lds; // [wave][token][row]
   tiles pair = {0};
@@ -134,9 +131,9 @@ INLINE void many_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, gr_work w
     else add_part(part, &pair, &sum, i == 1);
   }
   barrier();
-  for (uint32_t i = thread_id(); i < ROWS * TOKENS; i += THREADS) {
-    const float sum = waves_sum(part + i, ROWS * TOKENS);
-    const uint32_t row = row0 + i % ROWS, t = t0 + i / ROWS;
+  for (uint32_t i = thread_id(); i < EDGE * EDGE; i += THREADS) {
+    const float sum = waves_sum(part + i, EDGE * EDGE);
+    const uint32_t row = row0 + i % EDGE, t = t0 + i / EDGE;
     if (row < m.rows && t < a->T) finish(a, row, t, sum + 0.0f);
   }
 }

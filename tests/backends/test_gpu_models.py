@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import GOLDEN
+from model_runs import TOKENS, dflash_blocks, error, mtp_drafts, worked
 from simulated import gfx1201
 from typer.testing import CliRunner
 
@@ -18,7 +19,6 @@ from graphrun.backends.gpu import GpuBackend, GpuRunner
 from graphrun.cli import app
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
-from graphrun.draft import DFlashDrafter, MtpDrafter
 from graphrun.model import Activations, Model, graph_of
 from graphrun.session import Session
 
@@ -30,7 +30,7 @@ DENSE = [  # every layout of weights, both architectures, rope with factors
 ]
 HYBRIDS = ["qwen35-mtp.Q4_0", "qwen35-k.Q4_K_M"]
 DRAFTER = "dflash.Q4_0"
-TOKENS = [int(t) for t in np.random.default_rng(5).integers(3, 250, 80)]
+VERIFIED = ((5, 3), (16, 16), (9, 1))
 EXACT = 2e-5  # numpy sums dequantised weights in an order of its own: relative
 PROMPT = "Once upon a time"
 
@@ -54,23 +54,6 @@ def both(name: str, gpu: GpuBackend, activations: Activations = "q8") -> tuple[M
     )
 
 
-def worked(model: Model) -> tuple[A, Session]:
-    """Logits of a prompt, and of verified tokens of which some, all or one stay, each before a single token."""
-    session = model.session()
-    rows = [session.prefill(TOKENS[:12])[None]]
-    for verified, kept in ((5, 3), (16, 16), (9, 1)):
-        at = session.pos
-        rows.append(session.verify([*TOKENS[at : at + kept], *(3 + i for i in range(verified - kept))]))
-        session.keep(kept)
-        rows.append(session.decode(TOKENS[session.pos])[None])
-    return np.concatenate(rows), session
-
-
-def error(found: A, expected: A) -> float:
-    """Largest difference, relative to the largest value."""
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
-
-
 def seen(session: Session, name: str) -> bytes:
     """What later steps can read of a state."""
     runner: Any = session.model.runner
@@ -89,7 +72,7 @@ def seen(session: Session, name: str) -> bytes:
 @pytest.mark.parametrize("name", [*DENSE, *HYBRIDS])
 def test_decoding_verifying_and_rollback(name: str, gpu: GpuBackend) -> None:
     """Bit for bit, and so are the states at the end; then a long chunk, which has the bits of single tokens."""
-    (found, session), (wanted, other) = (worked(m) for m in both(name, gpu))
+    (found, session), (wanted, other) = (worked(m, VERIFIED) for m in both(name, gpu))
     assert found.tobytes() == wanted.tobytes()
     for state in session.model.program("decode").states:
         assert seen(session, state.name) == seen(other, state.name), state.name
@@ -99,41 +82,20 @@ def test_decoding_verifying_and_rollback(name: str, gpu: GpuBackend) -> None:
 
 @pytest.mark.parametrize("name", ["llama-s.Q4_0", "qwen35-mtp.Q4_0"])
 def test_exact_activations(name: str, gpu: GpuBackend) -> None:
-    (found, _), (wanted, _) = (worked(m) for m in both(name, gpu, "exact"))
+    (found, _), (wanted, _) = (worked(m, VERIFIED) for m in both(name, gpu, "exact"))
     assert error(found, wanted) < EXACT
 
 
 def test_mtp_drafts(gpu: GpuBackend) -> None:
     """The chain of guesses and the logits of the last, also after drafts that were wrong."""
-    results = []
-    for model in both("qwen35-mtp.Q4_0", gpu):
-        drafter = MtpDrafter(model)
-        session, rows = model.session(drafter), []
-        session.prefill(TOKENS[:12])
-        for token in TOKENS[12:15]:
-            guesses = drafter.draft(token, 4)
-            rows.append((guesses, model.runner.read("logits").tobytes()))
-            session.verify([token, *guesses])
-            session.keep(2)
-        results.append(rows)
+    results = [mtp_drafts(model, 3, 4) for model in both("qwen35-mtp.Q4_0", gpu)]
     assert results[0] == results[1] and all(len(guesses) == 4 for guesses, _ in results[0])
 
 
 def test_dflash_blocks(gpu: GpuBackend) -> None:
     """Features, candidates, their scores and block logits, while the ring of the window wraps."""
-    results = []
-    for model in both("qwen35-mtp.Q4_0", gpu):
-        drafter = DFlashDrafter(model, FOLDER / f"{DRAFTER}.gguf")
-        session, rows = model.session(drafter), []
-        session.prefill(TOKENS[:12])
-        while session.pos < 40:
-            features = [model.runner.read(f"input.{i}").tobytes() for i in drafter.targets]
-            guesses = drafter.draft(TOKENS[session.pos], 7)
-            outputs = [drafter.source.runner.read(n).tobytes() for n in ("ids", "scores", "logits")]
-            rows.append((features, guesses, outputs))
-            session.verify([TOKENS[session.pos], *guesses])
-            session.keep(min(7, len(guesses) + 1))
-        results.append(rows)
+    path = FOLDER / f"{DRAFTER}.gguf"
+    results = [dflash_blocks(model, path, 40, 7) for model in both("qwen35-mtp.Q4_0", gpu)]
     assert results[0] == results[1]
 
 

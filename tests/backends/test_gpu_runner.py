@@ -11,8 +11,8 @@ import pytest
 from conftest import GOLDEN
 from fake_gpu import POISON, FakeDevice
 
-from graphrun.backends.abi import HEADER, RECORD_BYTES, is_matrix, layout
-from graphrun.backends.device import LAYOUTS, MATRIX
+from graphrun.backends.abi import HEADER, LAYOUTS, RECORD_BYTES, is_matrix, layout
+from graphrun.backends.device import MATRIX
 from graphrun.backends.gpu import GpuBackend, GpuRunner
 from graphrun.backends.pack import pack
 from graphrun.backends.profile import Profile

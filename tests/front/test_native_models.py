@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import GOLDEN
+from model_runs import TOKENS, dflash_blocks, error, mtp_drafts, worked
 from models.test_drafting import drafter_of, generated
 from models.test_rollback import states_after
 from typer.testing import CliRunner
 
 from graphrun import load
 from graphrun.cli import app
-from graphrun.draft import DFlashDrafter, MtpDrafter
 from graphrun.model import Activations, Model
 from graphrun.sampling import Sampling
 from graphrun.session import Session
@@ -28,7 +28,7 @@ DENSE = [  # every layout of weights, by two architectures
 ]
 HYBRIDS = sorted(p.stem for p in FOLDER.glob("qwen35-[km]*.gguf"))
 DRAFTERS = sorted(p.stem for p in FOLDER.glob("dflash*.gguf"))
-TOKENS = [int(t) for t in np.random.default_rng(5).integers(3, 250, 80)]
+VERIFIED = ((7, 3), (16, 16), (7, 7), (16, 1))
 CHUNKED = 1e-5  # numpy solves the delta rule of many tokens in segments: relative
 EXACT = 2e-5  # numpy sums dequantised weights in an order of its own: relative
 BACKENDS = ("native", "numpy")
@@ -38,27 +38,10 @@ def opened(name: str, backend: str, activations: Activations = "q8") -> Model:
     return load(FOLDER / f"{name}.gguf", backend=backend, threads=2, activations=activations, context=128)
 
 
-def worked(model: Model) -> tuple[A, Session]:
-    """Logits of a prompt, single tokens, and verified ones of which some, all or one stay."""
-    session = model.session()
-    rows = [session.prefill(TOKENS[:12])[None]]
-    for verified, kept in ((7, 3), (16, 16), (7, 7), (16, 1)):
-        at = session.pos
-        rows.append(session.verify([*TOKENS[at : at + kept], *(3 + i for i in range(verified - kept))]))
-        session.keep(kept)
-        rows.append(session.decode(TOKENS[session.pos])[None])
-    return np.concatenate(rows), session
-
-
-def error(found: A, expected: A) -> float:
-    """Largest difference, relative to the largest value."""
-    return float(np.abs(found - expected).max() / np.abs(expected).max())
-
-
 @pytest.mark.parametrize("name", [*DENSE, *HYBRIDS])
 def test_decoding_verifying_and_rollback(name: str) -> None:
     """Bit for bit, and so are the states at the end; then a long chunk."""
-    (ours, session), (expected, other) = (worked(opened(name, b)) for b in BACKENDS)
+    (ours, session), (expected, other) = (worked(opened(name, b), VERIFIED) for b in BACKENDS)
     assert ours.tobytes() == expected.tobytes()
     states = states_after(other)
     assert states and session.tokens == other.tokens
@@ -70,25 +53,14 @@ def test_decoding_verifying_and_rollback(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama-s.Q4_0", "qwen2-k.Q4_K_M", "qwen35-mtp.Q4_0"])
 def test_exact_activations(name: str) -> None:
-    (ours, _), (expected, _) = (worked(opened(name, b, "exact")) for b in BACKENDS)
+    (ours, _), (expected, _) = (worked(opened(name, b, "exact"), VERIFIED) for b in BACKENDS)
     assert error(ours, expected) < EXACT
 
 
 @pytest.mark.parametrize("name", [n for n in HYBRIDS if n.startswith("qwen35-mtp")])
 def test_mtp_drafts(name: str) -> None:
     """The chain of guesses and the logits of the last, also after drafts that were wrong."""
-    found = []
-    for backend in BACKENDS:
-        model = opened(name, backend)
-        drafter = MtpDrafter(model)
-        session, results = model.session(drafter), []
-        session.prefill(TOKENS[:12])
-        for token in TOKENS[12:16]:
-            guesses = drafter.draft(token, 6)
-            results.append((guesses, model.runner.read("logits").tobytes()))
-            session.verify([token, *guesses])
-            session.keep(2)
-        found.append(results)
+    found = [mtp_drafts(opened(name, backend), 4, 6) for backend in BACKENDS]
     assert found[0] == found[1]
     assert all(len(guesses) == 6 for guesses, _ in found[0])
 
@@ -96,20 +68,8 @@ def test_mtp_drafts(name: str) -> None:
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_dflash_blocks(name: str) -> None:
     """Features, candidates, their scores, block logits: bit for bit, while the ring of the window wraps."""
-    found = []
-    for backend in BACKENDS:
-        model = opened(HYBRIDS[-1], backend)
-        drafter = DFlashDrafter(model, FOLDER / f"{name}.gguf")
-        session, results = model.session(drafter), []
-        session.prefill(TOKENS[:12])
-        while session.pos < 60:
-            features = [model.runner.read(f"input.{i}").tobytes() for i in drafter.targets]
-            guesses = drafter.draft(TOKENS[session.pos], 7)
-            outputs = [drafter.source.runner.read(n).tobytes() for n in ("ids", "scores", "logits")]
-            results.append((features, guesses, outputs))
-            session.verify([TOKENS[session.pos], *guesses])
-            session.keep(min(5, len(guesses) + 1))
-        found.append(results)
+    path = FOLDER / f"{name}.gguf"
+    found = [dflash_blocks(opened(HYBRIDS[-1], backend), path, 60, 5) for backend in BACKENDS]
     assert found[0] == found[1]
 
 

@@ -141,10 +141,6 @@ HOSTILE_TEMPLATES = [
     ("{{ '%1000000000d' | format(1) }}", "more than 128 MB"),
     ("{{ '{:>1000000000}'.format(1) }}", "more than 128 MB"),
     ("{{ messages | tojson(indent=10**9) }}", "more than 128 MB"),
-    (
-        "{% set ns = namespace(x='a' * 9) %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-        "more than 128 MB",
-    ),
     ("{% for i in range(9000) %}{{ 'a' * 1000 }}{% endfor %}", "it writes 9000000 characters"),
     ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "nested too deeply"),
     ("{{" + "(" * 9999 + "1" + ")" * 9999 + "}}", "nested too deeply"),
@@ -170,6 +166,12 @@ def test_hostile_templates_end_in_one_line(source: str, message: str) -> None:
     assert message in refusal(source)
     # about 0.8 s when the machine is idle; the limit is on processor time, not on time
     assert time.monotonic() - begin < 8
+
+
+def test_a_text_that_doubles_ends_in_one_line() -> None:
+    """Either limit may be the first it meets: filling 128 MB takes some machines longer than the time allowed."""
+    source = "{% set ns = namespace(x='a' * 9) %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"
+    assert re.search("more than 128 MB|takes too long: it loops, or its texts are huge", refusal(source))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")

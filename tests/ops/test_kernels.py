@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arguments import Arguments, Case, arguments, cases, copied, results_of
+from arguments import Arguments, Case, arguments, cases
 from kernel_calls import A, Bench
-from kernel_cases import KERNELS, check, close, exact, fitting
+from kernel_cases import KERNELS, Absorbed, check, check_epilogues, fitting
 from quant_cases import FULL, matrix, random_rows
 
 from graphrun.backends import engine
@@ -59,27 +59,13 @@ def test_meaning(name: str, pool: engine.Pool) -> None:
 def test_epilogues(name: str, stored: bool, pool: engine.Pool) -> None:
     """Every way to absorb some of an op's epilogues, in their order."""
     op, kernel = KERNELS[name]
-    case = next(fitting(op, kernel))
-    given = arguments(op, case)
-    first = results_of(op, copied(given.values))[0]
-    rng = np.random.default_rng(1)
-    for chosen in range(1, 1 << len(op.epilogues)):
-        extras = [OPS[e] for i, e in enumerate(op.epilogues) if chosen >> i & 1]
-        other = {"add": "x", "sigmoid_gate": "gate"}
-        absorbed = [
-            (e, {other[e.name]: rng.standard_normal(first.shape, np.float32)} if e.name in other else {})
-            for e in extras
-        ]
+
+    def run(given: Arguments, absorbed: Absorbed) -> Bench:
         bench = Bench(op, kernel.name, given, absorbed, stored)
         bench.run(pool)
-        value = first
-        for index, (extra, others) in enumerate(absorbed):
-            named = {p.name: others.get(p.name, value) for p in extra.signature.inputs}
-            result = extra(**named) if extra.name != "quantize" else extra(value.reshape(len(value), -1))
-            if index + 1 == len(absorbed) or extra.tee:
-                rtol = 0 if exact(op, case) else 2 * op.rtol
-                assert close(bench.result(f"{extra.name}.out"), result, rtol), (extra.name, case)
-            value = value if extra.tee else result
+        return bench
+
+    check_epilogues(op, kernel, run)
 
 
 def one_token(op: Op, given: Arguments, t: int, states: dict[str, A]) -> Arguments:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
 import re
@@ -14,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from graphrun.backends.build import cache_folder, compiler, locked
+from graphrun.backends.build import cache_folder, compiler, made_once, run_compiler, short_hash
 
 HERE = Path(__file__).parent
 MARCH = ("-march=x86_64_v3",) if platform.machine().lower() in ("x86_64", "amd64") else ()
@@ -28,7 +27,7 @@ HIP_LIBRARY = "libamdhip64.so"
 HIP_FLAGS = (  # a library for the glibc of any system since 2022, with AMD's functions alone to be seen
     *("-target", "x86_64-linux-gnu.2.36", "-O3", "-fvisibility=hidden", f"-Wl,-soname,{HIP_LIBRARY}"),
 )
-ALONE = ("harness.c", "stubs.c")  # stand for what a launch has
+ALONE = "harness.c"  # runs single instructions
 VCC, M0, EXEC, SCC = 106, 125, 126, 253
 LANES, VGPRS = 32, 256
 
@@ -36,38 +35,33 @@ LANES, VGPRS = 32, 256
 def library(sources: Sequence[Path] | None = None) -> Path:
     """The shared library of all C files here; compiled unless the cache has one of the same text."""
     files = sorted(sources or HERE.glob("*.c"))
-    text = [path.read_bytes() for path in [*files, *sorted(HERE.glob("*.h"))]]
-    key = hashlib.sha256(b"\0".join([*text, " ".join(FLAGS).encode(), compiler().version.encode()])).hexdigest()[:20]
-    target = cache_folder() / f"gfx1201sim-{key}.so"
-    if target.is_file():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / target.name
-        command = [*ZIG, "cc", *FLAGS, *map(str, files), "-o", str(made), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[:4000]
-        os.replace(made, target)
-    return target
+    target = cache_folder() / f"gfx1201sim-{_key(files, FLAGS)}.so"
+    return _compiled(files, FLAGS, target)
 
 
 def rocm_folder() -> Path:
     """A folder for ROCM_PATH, whose lib/libamdhip64.so runs kernels on this simulator; compiled once for each text."""
-    files = [path for path in sorted(HERE.glob("*.c")) if path.name not in ALONE]
-    text = [path.read_bytes() for path in [*files, *sorted(HERE.glob("*.h"))]]
+    files = [path for path in sorted(HERE.glob("*.c")) if path.name != ALONE]
     flags = (*(flag for flag in FLAGS if flag != "-O2"), *HIP_FLAGS)
-    key = hashlib.sha256(b"\0".join([*text, " ".join(flags).encode(), compiler().version.encode()])).hexdigest()[:20]
-    folder = cache_folder() / f"gfx1201sim-{key}"
-    target = folder / "lib" / HIP_LIBRARY
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder / "lock"):
-        if not target.is_file():
-            made = target.with_suffix(".made")
-            command = [*ZIG, "cc", *flags, *map(str, files), "-o", str(made), "-lm"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr[:4000]
-            os.replace(made, target)
+    folder = cache_folder() / f"gfx1201sim-{_key(files, flags)}"
+    _compiled(files, flags, folder / "lib" / HIP_LIBRARY)
     return folder
+
+
+def _key(files: Sequence[Path], flags: Sequence[str]) -> str:
+    text = [path.read_bytes().decode() for path in [*files, *sorted(HERE.glob("*.h"))]]
+    return short_hash(*text, " ".join(flags), compiler().version)
+
+
+def _compiled(files: Sequence[Path], flags: Sequence[str], target: Path) -> Path:
+    def make() -> None:
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            made = Path(folder) / target.name
+            run_compiler([*ZIG, "cc", *flags, *map(str, files), "-o", str(made), "-lm"], made, "the simulator", "")
+            os.replace(made, target)
+
+    made_once(target, f"{target.name}.lock", make, "the simulator cannot be built")
+    return target
 
 
 class Machine(ctypes.Structure):
