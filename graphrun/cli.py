@@ -16,6 +16,7 @@ from graphrun.diff import diff as compare
 from graphrun.drafting import Drafting
 from graphrun.hub import resolve
 from graphrun.info import describe
+from graphrun.kernel_report import kernels
 from graphrun.lint import lint as findings
 from graphrun.loading import load, opened
 from graphrun.machine import bench, doctor
@@ -278,6 +279,7 @@ def info(
 
 app.command()(bench)
 app.command()(doctor)
+app.command()(kernels)
 
 
 def main() -> None:

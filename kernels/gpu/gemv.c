@@ -85,11 +85,12 @@ INLINE void few_tokens(uint32_t layout, const gr_gemv GR_CONSTANT *a, uint32_t g
   float sum[FEW];
   for (uint32_t t = 0; t < FEW; t++) sum[t] = 0;
   const uint32_t begin = SUMS * wave_id() + lane_id() % SUMS;
+  const int early = !in_bytes(layout); // small blocks are loaded a step ahead
   block next = {0};
-  if (begin < nb) next = load_block(layout, &m, read, begin);
+  if (early && begin < nb) next = load_block(layout, &m, read, begin);
   for (uint32_t b = begin; b < nb; b += LANES) {
-    const block k = next;
-    if (b + LANES < nb) next = load_block(layout, &m, read, b + LANES);
+    const block k = early ? next : load_block(layout, &m, read, b);
+    if (early && b + LANES < nb) next = load_block(layout, &m, read, b + LANES);
     const factors f = factors_of(layout, k.scales);
     uint32_t u[8];
     unpack(layout, &k, u);

@@ -2,7 +2,7 @@
 #include "run.h"
 #include "tables.h"
 
-static const inst *fetch(wave *w) {
+const inst *next_instruction(wave *w) {
   const code *c = w->code;
   const u64 offset = w->pc - c->base;
   if (offset < c->text_begin || offset >= c->text_end || offset % 4) {
@@ -28,6 +28,9 @@ INLINE void execute(wave *w, const inst *i) {
   }
 }
 
+// Of when the hardware may issue what; a quarter of all code.
+INLINE int is_hint(u32 op) { return op == OP_s_delay_alu || op == OP_s_wait_alu || op == OP_s_clause || op == OP_s_nop; }
+
 static void count_program(u32 op) { // SOPP
   switch (op) {
   case OP_s_branch: case OP_s_cbranch_scc0: case OP_s_cbranch_scc1: case OP_s_cbranch_vccz: case OP_s_cbranch_vccnz:
@@ -48,14 +51,15 @@ static void count(const inst *i) { // memory, matrix and barrier instructions ar
 
 void run_wave(wave *w, u64 instructions) {
   for (u64 n = 0; n < instructions && w->state == RUNNING; n++) {
-    const inst *i = fetch(w);
+    const inst *i = next_instruction(w);
     if (!i) return;
     w->pc += 4 * (u64)i->words;
+    sim.count.instructions++;
+    if (i->format == SOPP && is_hint(i->op)) continue;
     if (sim.options & CHECK_WAITS) check_reads(w, i);
     if (w->state == FAILED) return;
     begin_instruction(w, i);
     execute(w, i);
-    sim.count.instructions++;
     if (sim.options & COUNT) count(i);
   }
 }

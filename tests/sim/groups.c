@@ -24,6 +24,7 @@ int make_room(resident *r, const launch *l) {
     w->v = aligned_alloc(sizeof(vec), VGPR_ROOM * sizeof(vec));
     w->scratch = malloc((u64)LANES * l->scratch_bytes + 1);
     if (!w->v || !w->scratch) return 0;
+    memset(w->v, 0, VGPR_ROOM * sizeof(vec));
   }
   return 1;
 }
@@ -55,7 +56,7 @@ static void set_registers(wave *w, const launch *l) {
   set_user_sgprs(w, l);
   w->s[TTMP9] = w->group->id[0];
   w->s[TTMP7] = w->group->id[1] | w->group->id[2] << 16;
-  for (u32 n = 0; n < VGPR_ROOM; n++) w->v[n] = splat(fill);
+  for (u32 n = 0; n < l->vgprs; n++) w->v[n] = splat(fill);
   u32 *const ids = (u32 *)&w->v[0];
   for (u32 lane = 0; lane < LANES; lane++) {
     const u32 thread = w->id * LANES + lane, row = thread / l->block[0];
@@ -75,8 +76,9 @@ static void start_wave(wave *w, group *g, u32 id, const launch *l) {
   w->state = RUNNING;
   w->wake = 0;
   w->flight = (in_flight){0};
-  free(w->waits), free(w->stores);
-  w->waits = w->stores = 0;
+  free(w->stores);
+  w->stores = 0;
+  forget_waits(w);
   memset(w->scratch, sim.options & POISON ? POISONED_BYTE : 0, (u64)LANES * l->scratch_bytes);
   set_registers(w, l);
 }

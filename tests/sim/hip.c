@@ -5,6 +5,7 @@
 
 enum { VERSION = 70100000, ERROR_BYTES = 2300 };
 #define DEFAULT_LIMIT 20000000000ull
+#define DEVICE_NAME "simulated gfx1201"
 
 static _Thread_local hipError_t last;
 static pthread_mutex_t one_call = PTHREAD_MUTEX_INITIALIZER;
@@ -63,9 +64,9 @@ typedef struct {
 API hipError_t hipGetDevicePropertiesR0600(properties *p, int device) {
   if (!p || device) return result(hipErrorInvalidValue);
   *p = (properties){
-    .name = "simulated gfx1201", .gcnArchName = "gfx1201", .totalGlobalMem = MEMORY_BYTES, .sharedMemPerBlock = LDS_A_GROUP,
+    .name = DEVICE_NAME, .gcnArchName = "gfx1201", .totalGlobalMem = memory_bytes(), .sharedMemPerBlock = LDS_A_GROUP,
     .regsPerBlock = 196608, .warpSize = LANES, .maxThreadsPerBlock = MOST_THREADS, .maxThreadsDim = {MOST_THREADS, MOST_THREADS, MOST_THREADS},
-    .maxGridSize = {0x7fffffff, 65535, 65535}, .clockRate = CLOCK_KHZ, .major = 12, .multiProcessorCount = WGPS, .canMapHostMemory = 1,
+    .maxGridSize = {0x7fffffff, 65535, 65535}, .clockRate = CLOCK_KHZ, .major = 12, .multiProcessorCount = WGPS,
     .concurrentKernels = 1, .unifiedAddressing = 1, .memoryClockRate = MEMORY_CLOCK_KHZ, .memoryBusWidth = MEMORY_BITS, .l2CacheSize = L2_BYTES,
     .maxThreadsPerMultiProcessor = SIMDS * WAVES_A_SIMD * LANES, .sharedMemPerMultiprocessor = LDS_A_WGP, .cooperativeLaunch = 1,
     .sharedMemPerBlockOptin = LDS_A_GROUP, .maxBlocksPerMultiProcessor = GROUPS_A_WGP, .maxSharedMemoryPerMultiProcessor = LDS_A_WGP,
@@ -93,6 +94,17 @@ API hipError_t hipDeviceGetAttribute(int *value, int attribute, int device) {
   return result(hipSuccess);
 }
 
+API hipError_t hipDeviceGetName(char *name, int size, int device) {
+  if (!name || size < 1 || device) return result(hipErrorInvalidValue);
+  snprintf(name, (size_t)size, "%s", DEVICE_NAME);
+  return result(hipSuccess);
+}
+API hipError_t hipDeviceTotalMem(size_t *bytes, int device) {
+  if (!bytes || device) return result(hipErrorInvalidValue);
+  *bytes = memory_bytes();
+  return result(hipSuccess);
+}
+
 API hipError_t hipInit(u32 flags) { return result(flags ? hipErrorInvalidValue : hipSuccess); }
 API hipError_t hipGetDeviceCount(int *count) { return *count = 1, result(hipSuccess); }
 API hipError_t hipSetDevice(int device) { return result(device ? hipErrorInvalidValue : hipSuccess); }
@@ -103,8 +115,8 @@ API hipError_t hipDeviceSynchronize(void) { return result(hipSuccess); }
 
 API hipError_t hipMemGetInfo(size_t *left, size_t *total) {
   enter();
-  *left = MEMORY_BYTES - memory_used();
-  *total = MEMORY_BYTES;
+  *left = memory_bytes() > memory_used() ? memory_bytes() - memory_used() : 0;
+  *total = memory_bytes();
   return leave(hipSuccess);
 }
 
@@ -133,7 +145,24 @@ API const char *hipGetErrorString(hipError_t error) {
   return "unknown error";
 }
 
-// The simulator's own functions.
+#define NAMED(error) case error: return #error
+API const char *hipGetErrorName(hipError_t error) {
+  switch (error) {
+    NAMED(hipSuccess);
+    NAMED(hipErrorInvalidValue);
+    NAMED(hipErrorOutOfMemory);
+    NAMED(hipErrorInvalidDevicePointer);
+    NAMED(hipErrorInvalidImage);
+    NAMED(hipErrorNoBinaryForGpu);
+    NAMED(hipErrorInvalidHandle);
+    NAMED(hipErrorNotFound);
+    NAMED(hipErrorIllegalAddress);
+    NAMED(hipErrorCooperativeLaunchTooLarge);
+  }
+  return "hipErrorUnknown";
+}
+
+// The simulator's own functions; sim_memory is hip_memory.c's.
 API void sim_options(u32 options, u64 seed, u64 limit) {
   enter();
   sim.options = options, sim.seed = seed, sim.limit = limit;

@@ -37,6 +37,21 @@ API hipError_t hipModuleGetFunction(kernel **out, module *m, const char *name) {
   return result(hipErrorNotFound);
 }
 
+enum { FUNCTION_MOST_THREADS, FUNCTION_LDS, FUNCTION_CONSTANTS, FUNCTION_SCRATCH, FUNCTION_VGPRS }; // hipFuncAttribute
+API hipError_t hipFuncGetAttribute(int *value, int attribute, const kernel *k) {
+  if (!k) return result(hipErrorInvalidHandle);
+  if (!value) return result(hipErrorInvalidValue);
+  switch (attribute) {
+  case FUNCTION_MOST_THREADS: *value = (int)k->most_threads; break;
+  case FUNCTION_LDS: *value = (int)k->lds_bytes; break;
+  case FUNCTION_CONSTANTS: *value = 0; break;
+  case FUNCTION_SCRATCH: *value = (int)k->scratch_bytes; break;
+  case FUNCTION_VGPRS: *value = (int)k->vgprs; break;
+  default: return result(hipErrorInvalidValue);
+  }
+  return result(hipSuccess);
+}
+
 API hipError_t hipModuleGetGlobal(void **address, size_t *bytes, module *m, const char *name) {
   variable v;
   if (!m) return result(hipErrorInvalidHandle);

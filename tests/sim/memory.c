@@ -87,7 +87,41 @@ static void atomic_lane(wave *w, const inst *i, const access *a, uint8_t *at, u3
   if (device && sim.options & WEAK_MEMORY) weak_atomic(w, (u64)at, a->bytes);
   const u64 extra = a->operation == COMPARE_SWAP ? take_value(w, a->bytes, data + a->bytes / 4, lane) : 0;
   const u64 old = atomic_at(at, a, take_value(w, a->bytes, data, lane), extra);
+  if (memcmp(&old, at, a->bytes)) made_progress();
   if (i->th & 1) put_value(w, a->bytes, i->dst, lane, old);
+}
+
+// Whether one allocation covers what all lanes access, and all between.
+static int in_one_allocation(const wave *w, const access *a, const u64 *at) {
+  u64 low = ~0ull, high = 0;
+  FOR_LANES(lane, w->exec) {
+    low = at[lane] < low ? at[lane] : low;
+    high = at[lane] > high ? at[lane] : high;
+  }
+  return low <= high && allocated(low, high - low + a->bytes);
+}
+
+INLINE void move_words(wave *w, const inst *i, int load, u32 words, const u64 *at) {
+  const u32 vgpr = load ? i->dst : i->src[1] - 256u;
+  FOR_LANES(lane, w->exec) {
+    for (u32 k = 0; k < words; k++) {
+      if (load) memcpy(lane_of(w, vgpr + k, lane), (const u32 *)at[lane] + k, 4);
+      else memcpy((u32 *)at[lane] + k, lane_of(w, vgpr + k, lane), 4);
+    }
+  }
+}
+
+// Loads and stores of dwords, all in one allocation: most of them. What it leaves undone goes lane by lane.
+static int run_plain(wave *w, const inst *i, const access *a, const u64 *at) {
+  if (i->format != VGLOBAL || a->kind == ATOMIC || a->bytes < 4 || sim.options & WEAK_MEMORY) return 0;
+  if (sim.options & CHECK_BOUNDS && !in_one_allocation(w, a, at)) return 0;
+  switch (a->bytes) {
+  case 4: move_words(w, i, a->kind == LOAD, 1, at); break;
+  case 8: move_words(w, i, a->kind == LOAD, 2, at); break;
+  case 12: move_words(w, i, a->kind == LOAD, 3, at); break;
+  default: move_words(w, i, a->kind == LOAD, 4, at);
+  }
+  return 1;
 }
 
 static void count_lines(const wave *w, const access *a, const u64 *at) {
@@ -114,6 +148,7 @@ static void count_access(const wave *w, const inst *i, const access *a, const u6
 }
 
 static void issue(wave *w, const inst *i, const access *a) {
+  if (a->kind == STORE) made_progress();
   const int flat = i->format == VFLAT;
   if (a->kind == LOAD || (a->kind == ATOMIC && i->th & 1)) {
     load_issued(w, LOAD_COUNTER, i, i->dst, i->writes);
@@ -142,6 +177,10 @@ void run_memory(wave *w, const inst *i) {
   }
   list_addresses(w, i, at);
   if (sim.options & COUNT) count_access(w, i, a, at);
+  if (run_plain(w, i, a, at)) {
+    issue(w, i, a);
+    return;
+  }
   FOR_LANES(lane, w->exec) {
     int device;
     uint8_t *const p = place(w, i, a, at[lane], lane, &device);

@@ -5,7 +5,8 @@
 #include "run.h"
 #include <stdlib.h>
 
-enum { WHOLE_TURN = 1 << 30, TURN = 20000, RANDOM_TURN = 200, RANDOM_GROUPS = 8, TURNS = 1024, NEW_MOOD = 40, DRAIN_CHANCE = 64 };
+enum { WHOLE_TURN = 1 << 24, TURN = 20000, RANDOM_TURN = 200, RANDOM_GROUPS = 8, TURNS = 1024, NEW_MOOD = 40, DRAIN_CHANCE = 64 };
+enum { QUIET = 50000000 }; // instructions: of waves that only wait for each other, as no kernel computes so long without a store
 
 typedef struct {
   const launch *launch;
@@ -15,15 +16,25 @@ typedef struct {
   u32 room;
 } scheduler;
 
-static u64 now; // turns, from 1; 0: there is no launch
+static u64 now;        // turns, from 1; 0: there is no launch
+static u64 progressed; // the count of instructions at the last progress
 
 u64 scheduler_now(void) { return now; }
+
+void made_progress(void) { progressed = sim.count.instructions; }
 
 static int lets_pass(u32 *reluctance) {
   static const u32 moods[4] = {0, 0, 700, 1000};
   if (!(sim.options & RANDOM_ORDER)) return 0;
   if (random_number() % NEW_MOOD == 0) *reluctance = moods[random_number() % 4];
   return random_number() % TURNS < *reluctance;
+}
+
+static void check_progress(const scheduler *s, wave *w) {
+  if (sim.count.instructions >= s->stop)
+    fail(w, next_instruction(w), "hangs: the launch has run %llu instructions", (unsigned long long)sim.limit);
+  else if (sim.count.instructions - progressed > QUIET)
+    fail(w, next_instruction(w), "deadlock: in %u instructions no wave has stored, met others or ended", QUIET);
 }
 
 // Can the wave still run? Its turn may have been let pass.
@@ -35,9 +46,8 @@ static int take_turn(const scheduler *s, resident *r, u32 number) {
   if (w->state != RUNNING) return w->state == SLEEPING;
   if (lets_pass(&r->reluctance[number])) return 1;
   run_wave(w, sim.options & RANDOM_ORDER ? 1 + random_number() % RANDOM_TURN : s->turn);
-  if (w->state == ENDED) leave_barriers(w);
-  if (w->state != FAILED && sim.count.instructions >= s->stop)
-    fail(w, 0, "hangs: the launch has run %llu instructions", (unsigned long long)sim.limit);
+  if (w->state == ENDED) leave_barriers(w), made_progress();
+  else if (w->state != FAILED) check_progress(s, w);
   return 1;
 }
 
@@ -54,16 +64,6 @@ static int take_turns(scheduler *s, resident *r) {
   return runs;
 }
 
-static void report_deadlock(const scheduler *s) {
-  for (u32 n = 0; n < s->room; n++)
-    for (u32 k = 0; s->groups[n].live && k < s->groups[n].g.count; k++)
-      if (s->groups[n].g.waves[k].state == AT_BARRIER) {
-        fail(&s->groups[n].g.waves[k], 0, "deadlock: waits at a barrier, and no wave can run");
-        return;
-      }
-  fail(0, 0, "deadlock: no wave can run");
-}
-
 static void schedule(scheduler *s) {
   while (s->ended < s->total && !sim.error[0]) {
     int runs = 0;
@@ -72,7 +72,7 @@ static void schedule(scheduler *s) {
       if (!r->live && s->started < s->total) start_group(r, s->launch, s->started++);
       if (r->live) runs |= take_turns(s, r);
     }
-    if (!runs && !sim.error[0]) report_deadlock(s);
+    if (!runs) fail(0, 0, "deadlock: no wave can run");
   }
 }
 
@@ -91,6 +91,7 @@ int run_launch(const launch *l) {
   if (s.turn > sim.limit && sim.limit) s.turn = sim.limit;
   sim.error[0] = 0;
   now = 1;
+  made_progress();
   if (prepare(&s)) schedule(&s);
   else fail(0, 0, "no memory for %u workgroups", s.room);
   now = 0;

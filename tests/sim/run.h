@@ -20,7 +20,10 @@ void end_group(resident *r);                          // its stores reach memory
 void give_room_back(resident *r);
 // execute.c
 void run_wave(wave *w, u64 instructions);             // until it waits, sleeps or ends, or has run so many
+const inst *next_instruction(wave *w);                // 0 after `fail`: there is none
 // run.c: turns that waves had in this launch
 u64 scheduler_now(void);
+// waits.c
+void forget_waits(wave *w);                           // a new wave takes the place of an old one
 // barrier.c
 void leave_barriers(wave *w);                         // a wave has ended

@@ -45,7 +45,7 @@ static void list_addresses(wave *w, const inst *i, u32 *at) {
 static int needs_extra(const access *a) { return a->operation == COMPARE_SWAP || a->operation == MASKED_OR; }
 
 // One access of a lane. `to` and `from` are the VGPRs of the result and of the data.
-static int lane_access(wave *w, const inst *i, const access *a, u64 address, u32 lane, u32 to, u32 from) {
+static int lane_access(wave *w, const inst *i, const access *a, u32 address, u32 lane, u32 to, u32 from) {
   uint8_t *const p = lds_place(w, i, address, a->bytes, a->kind);
   if (!p) return 0;
   if (a->kind == LOAD) {
@@ -55,7 +55,7 @@ static int lane_access(wave *w, const inst *i, const access *a, u64 address, u32
   } else {
     const u64 extra = needs_extra(a) ? take_value(w, a->bytes, i->src[2] - 256u, lane) : 0;
     if (address % a->bytes) {
-      fail(w, i, "atomic at LDS+0x%llx, which is no multiple of %u", (unsigned long long)address, a->bytes);
+      fail(w, i, "atomic at LDS+0x%x, which is no multiple of %u", address, a->bytes);
       return 0;
     }
     const u64 old = atomic_at(p, a, take_value(w, a->bytes, from, lane), extra);
@@ -95,7 +95,7 @@ static int run_access(wave *w, const inst *i) {
     const u32 to = i->dst + (u32)k * dwords, from = i->src[1 + k] - 256u;
     if (sim.options & COUNT) sim.count.bank_conflicts += conflicts(w, a, at, offsets[k]);
     FOR_LANES(lane, w->exec)
-      if (!lane_access(w, i, a, (u64)at[lane] + offsets[k], lane, to, from)) return 1;
+      if (!lane_access(w, i, a, at[lane] + offsets[k], lane, to, from)) return 1; // compilers rely on the sum's wrapping at 32 bits
   }
   load_issued(w, DS_COUNTER, i, i->dst, i->writes);
   return 1;

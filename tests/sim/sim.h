@@ -148,6 +148,7 @@ u64 random_number(void);
 
 // run.c
 int run_launch(const launch *l);                  // 0, or -1 with sim.error set
+void made_progress(void);                         // memory has changed, waves have met, or one has ended
 int barrier_signal(wave *w, const inst *i, int barrier); // of scalar.c's s_barrier_signal; true if it is the first to arrive
 void barrier_wait(wave *w, const inst *i, int barrier);
 void sleep_wave(wave *w, u32 ticks);              // s_sleep: the state, and when to wake

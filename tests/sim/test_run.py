@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from arguments import arguments
 from gpu_bench import GpuBench
 from kernel_cases import KERNELS, check, fitting
-from simulated import gfx1201
 
 from graphrun.backends.device import Memory
 from graphrun.backends.gpu import GpuBackend
@@ -19,39 +17,14 @@ from graphrun.core.errors import BackendError
 from sim.launches import (
     COUNT,
     RANDOM_ORDER,
-    SOURCE,
     STRICT,
     THREADS,
     WEAK,
     Simulator,
     launch,
     launch_together,
-    link,
     read,
 )
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[GpuBackend]:
-    with gfx1201() as found:
-        yield found
-
-
-@pytest.fixture
-def simulator(gpu: GpuBackend) -> Iterator[Simulator]:
-    made = Simulator()
-    yield made
-    made.options(STRICT)
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return link(tmp_path_factory.mktemp("code"), SOURCE)
-
-
-@pytest.fixture(scope="module")
-def module(gpu: GpuBackend, image: bytes) -> Any:
-    return gpu.device.module(image)
 
 
 @pytest.mark.parametrize("name", [n for n in KERNELS if n.startswith(("rms_norm-", "quantize-", "gemv-gemv_q4_0"))])
@@ -101,13 +74,14 @@ def test_workgroups_and_threads(gpu: GpuBackend, module: Any, simulator: Simulat
     assert read(out).tolist() == [7 + group * 1000 + thread for group in range(3) for thread in range(THREADS)]
 
 
-def test_relocations(gpu: GpuBackend, module: Any) -> None:
+@pytest.mark.parametrize(("name", "value"), [("where", 1000), ("where_second", 2000)])
+def test_relocations(name: str, value: int, gpu: GpuBackend, module: Any) -> None:
     pointer, words = np.zeros(1, np.uint64), np.zeros(1, np.uint32)
-    address, nbytes = gpu.device.constant(module, "where")
+    address, nbytes = gpu.device.constant(module, name)
     assert nbytes == 8
     gpu.device.download(address, pointer)
     gpu.device.download(int(pointer[0]), words)
-    assert words[0] == 1000
+    assert words[0] == value
 
 
 @pytest.mark.parametrize("options", [STRICT, STRICT | RANDOM_ORDER])
@@ -152,7 +126,7 @@ def test_work_goes_on_after_a_failure(gpu: GpuBackend, module: Any, simulator: S
 
 
 @pytest.mark.parametrize("options", [STRICT, STRICT | RANDOM_ORDER, STRICT | RANDOM_ORDER | WEAK])
-def test_cooperativelaunch(options: int, gpu: GpuBackend, module: Any, simulator: Simulator) -> None:
+def test_cooperative_launch(options: int, gpu: GpuBackend, module: Any, simulator: Simulator) -> None:
     """All workgroups are there at once: they meet at a barrier of the whole grid."""
     groups, rounds = 7, 4
     for seed in range(4):

@@ -5,6 +5,7 @@
 #include "tables.h"
 #include <stdlib.h>
 
+enum { SGPRS = 128 };
 enum { QUEUE = 64 }; // what a counter can count: the next instruction has to wait for the oldest
 
 typedef struct { uint16_t vgpr; uint8_t count, store; } entry;
@@ -12,14 +13,22 @@ typedef struct { entry entries[QUEUE]; u32 first, length, stores; } queue;
 typedef struct {
   queue of[2];            // LOAD_COUNTER, DS_COUNTER
   uint8_t vgpr[2][256];   // how many loads in flight write it
-  uint8_t sgpr[128];
-  u32 any;                // is a register in flight?
+  u64 sgprs[2];           // a bit for each that a load in flight writes
+  u32 vgprs;              // the sum of `vgpr`
 } pending;
 
 static pending *pending_of(wave *w) {
   if (!w->waits) w->waits = calloc(1, sizeof(pending));
   if (!w->waits) abort();
   return w->waits;
+}
+
+void forget_waits(wave *w) {
+  pending *p = w->waits;
+  if (!p) return;
+  if (p->vgprs) memset(p->vgpr, 0, sizeof p->vgpr);
+  for (int n = 0; n < 2; n++) p->of[n].first = p->of[n].length = p->of[n].stores = 0;
+  p->sgprs[0] = p->sgprs[1] = p->vgprs = 0;
 }
 
 static void end_oldest(pending *p, int counter) {
@@ -29,7 +38,7 @@ static void end_oldest(pending *p, int counter) {
   q->stores -= e.store;
   q->first = (q->first + 1) % QUEUE;
   q->length--;
-  p->any -= e.count;
+  p->vgprs -= e.count;
 }
 
 void load_issued(wave *w, int counter, const inst *i, u32 vgpr, u32 count) {
@@ -42,7 +51,7 @@ void load_issued(wave *w, int counter, const inst *i, u32 vgpr, u32 count) {
   const int store = i->format == DS && count == 0;
   q->entries[(q->first + q->length++) % QUEUE] = (entry){(uint16_t)vgpr, (uint8_t)count, (uint8_t)store};
   q->stores += (u32)store;
-  p->any += count;
+  p->vgprs += count;
   for (u32 k = 0; k < count; k++) p->vgpr[counter][vgpr + k]++;
 }
 
@@ -51,17 +60,13 @@ void scalar_load_issued(wave *w, const inst *i, u32 sgpr, u32 count) {
   w->flight.km++;
   if (!(sim.options & CHECK_WAITS)) return;
   pending *p = pending_of(w);
-  for (u32 k = 0; k < count && sgpr + k < 128; k++) p->any += !p->sgpr[sgpr + k], p->sgpr[sgpr + k] = 1;
+  for (u32 n = sgpr; n < sgpr + count && n < SGPRS; n++) p->sgprs[n / 64] |= 1ull << n % 64;
 }
 
 void store_issued(wave *w, const inst *i) {
   (void)i;
   w->flight.stores++;
   if (sim.options & WEAK_MEMORY) end_store(w);
-}
-
-static void end_scalar_loads(pending *p) {
-  for (u32 n = 0; n < 128; n++) p->any -= p->sgpr[n], p->sgpr[n] = 0;
 }
 
 void wait_until(wave *w, int counter, u32 left) {
@@ -71,7 +76,7 @@ void wait_until(wave *w, int counter, u32 left) {
   pending *p = w->waits;
   if (!p || counter == STORE_COUNTER) return;
   if (counter == KM_COUNTER) {
-    if (!left) end_scalar_loads(p);
+    if (!left) p->sgprs[0] = p->sgprs[1] = 0;
     return;
   }
   while (p->of[counter].length > left) end_oldest(p, counter);
@@ -89,8 +94,8 @@ static int check_vgprs(wave *w, const inst *i, const pending *p, u32 vgpr, u32 c
 }
 
 static int check_sgprs(wave *w, const inst *i, const pending *p, u32 sgpr, u32 count, const char *verb) {
-  for (u32 n = sgpr; n < sgpr + count && n < 128; n++) {
-    if (!p->sgpr[n]) continue;
+  for (u32 n = sgpr; n < sgpr + count && n < SGPRS; n++) {
+    if (!(p->sgprs[n / 64] >> n % 64 & 1)) continue;
     fail(w, i, "%s s%u before s_wait_kmcnt 0", verb, n);
     return 0;
   }
@@ -123,7 +128,7 @@ void check_reads(wave *w, const inst *i) {
     fail(w, i, "signals a barrier before the s_wait for the wave's LDS stores");
     return;
   }
-  if (!p->any) return;
+  if (!(p->vgprs | p->sgprs[0] | p->sgprs[1])) return;
   for (int k = 0; k < 6 && i->reads[k].count; k++)
     if (!check_vgprs(w, i, p, i->reads[k].reg, i->reads[k].count, "reads")) return;
   for (int k = 0; k < 6 && i->scalar_reads[k].count; k++)
