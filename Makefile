@@ -18,7 +18,7 @@ run: $(VENV)/.run
 	$(BIN)/graphrun run --graph llama demo -p "$(PROMPT)"
 
 test: $(VENV)/.test lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check

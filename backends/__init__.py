@@ -68,9 +68,12 @@ def _gpu(name: str, say: Say | None) -> GpuBackend:
     from graphrun.backends.cuda import CudaDevice
     from graphrun.backends.gpu import GpuBackend
     from graphrun.backends.hip import HipDevice
+    from graphrun.backends.resident import Resident
 
     device, chip = (HipDevice(), GFX1201) if name == "hip" else (CudaDevice(), SM_90)
-    return GpuBackend(device, code_object(chip, say=say))
+    found = GpuBackend(device, code_object(chip, say=say))
+    found.stay(Resident.opened(device, lambda source: code_object(chip, source, say=say), say or (lambda text: None)))
+    return found
 
 
 __all__ = ["NAMES", "Backend", "Runner", "open"]

@@ -126,7 +126,7 @@ def header(ops: Iterable[Op]) -> str:
 
 def _pointer(tensor: Tensor) -> str:
     if is_matrix(tensor):
-        return "const gr_matrix GR_CONSTANT *"
+        return "const gr_matrix GR_MATRIX *"
     return POINTERS.get(tensor.dtype, "void GR_GLOBAL *")
 
 

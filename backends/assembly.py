@@ -56,7 +56,7 @@ SM_90_CLASSES = _rules(
         "dp4a.uu": r"dp4a",
         "mma": r"mma|wgmma",
         "fma": r"fma\.",
-        "ld.v4": r"ld\.(?:\w+\.)*v4",
+        "ld.v4": r"ld\.(?:[\w:]+\.)*v4",
         "ld.v2": r"ld\.global\.(?:\w+\.)*v2",
         "ld.64": r"ld\.global\.(?:\w+\.)*[bsuf]64",
         "ld.32": r"ld\.(?:\w+\.)*global\.(?:\w+\.)*[bsuf]32",

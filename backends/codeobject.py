@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +17,9 @@ from graphrun.core.errors import BackendError
 
 FLAGS = ("-x", "c", "-std=gnu11", "-nogpulib", "-nostdinc", "-O3", "-ffp-contract=off", "-ffreestanding", "-Wall")
 UPDATE = "pip install -U ziglang brings a newer compiler; wheels of graphrun have these kernels inside"
+# C has no way to say how many threads a kernel is started with, from which the driver knows its registers.
+STAYS, STAYING = re.compile(r"(\.entry mega\([^)]*\)\s*)"), r"\1.maxntid 512, 1, 1\n"
+SOURCES = ("entries.c", "mega_one.c", "mega_few.c")
 QUIET = ("-Wno-unused-function",)
 
 
@@ -67,6 +71,8 @@ def compile_to(target: Path, chip: Chip, source: str, extra: Sequence[str] = ())
     ):
         made, linked = Path(temporary) / f"made{chip.suffix}", Path(temporary) / "linked"
         _run(made, "clang", *flags(chip), *extra, str(kernels / "gpu" / source))
+        if chip.suffix == ".ptx":
+            made.write_text(STAYS.sub(STAYING, made.read_text()))
         if chip.suffix == ".hsaco":
             _run(linked, "ld.lld", "-shared", str(made))
             made = linked

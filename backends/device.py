@@ -33,6 +33,9 @@ class Device(Protocol):
 
     target: Target
     description: str
+    blocks: int  # of the resident kernel that may be there together
+    polls: int  # of a wait that takes about half a second
+    tick: float  # seconds, of the clock that kernels read
 
     def software(self) -> str:
         """Names and versions of what reaches the device."""
@@ -63,6 +66,9 @@ class Device(Protocol):
 
     def launch(self, function: Any, groups: int, lds: int, arguments: Sequence[int]) -> None:
         """Start workgroups of 256 threads with `lds` bytes of shared memory; arguments are 8 bytes each."""
+
+    def launch_together(self, function: Any, groups: int, lds: int, arguments: Sequence[int], threads: int) -> None:
+        """The same of workgroups that are all there at once; BackendError where the device has no room for that."""
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         """What makes these launches again, with the same arguments, in less of the host's time; None: nothing does."""
@@ -125,18 +131,23 @@ class DeviceRows:
             self.memory.device.upload(self.memory.address + row * self.width, np.ascontiguousarray(values))
 
 
+def entries(device: Device, module: Any, name: str) -> list[tuple[str, int, int]]:
+    """A table of kernels in a code object: name, checksum of the struct, and a number."""
+    address, nbytes = device.constant(module, name)
+    raw = np.empty(nbytes, np.uint8)
+    device.download(address, raw)
+    return [(bytes(e["name"]).decode(), int(e["layout"]), int(e["lds"])) for e in raw.view(ENTRY) if e["name"]]
+
+
 class Kernels:
     """A code object's kernels: `index[name]` is (place in its table, checksum of its struct)."""
 
     def __init__(self, device: Device, image: bytes) -> None:
         self.module = device.module(image)
-        address, nbytes = device.constant(self.module, "gr_table")
-        raw = np.empty(nbytes, np.uint8)
-        device.download(address, raw)
-        entries = [e for e in raw.view(ENTRY) if e["name"]]
-        self.names = [bytes(e["name"]).decode() for e in entries]
-        self.lds = [int(e["lds"]) for e in entries]
-        self.index = {n: (i, int(e["layout"])) for i, (n, e) in enumerate(zip(self.names, entries, strict=True))}
+        found = entries(device, self.module, "gr_table")
+        self.names = [name for name, _, _ in found]
+        self.lds = [lds for _, _, lds in found]
+        self.index = {name: (place, layout) for place, (name, layout, _) in enumerate(found)}
         self.functions = [device.function(self.module, f"call_{name}") for name in self.names]
 
 

@@ -73,6 +73,11 @@ class DeviceWeights:
             self.vectors[key] = Memory.of(self.device, np.ascontiguousarray(self.array(value), np.float32))
         return self.vectors[key].address
 
+    def matrix(self, value: Value) -> tuple[int, int]:
+        """Where the words and the scales of a weight matrix are."""
+        found = self.matrices[weight_key(value)]
+        return found.words.address, found.scales.address
+
     def array(self, value: Value) -> A:
         """The f32 values of a weight that is not read as a matrix."""
         key = weight_key(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from graphrun.backends.pack import adding_up
 from graphrun.backends.records import command_table
 from graphrun.backends.reference import NUMPY, arena_view, weight_key
 from graphrun.backends.replay import Replay
+from graphrun.backends.resident import OFF, Resident, ResidentSteps
 from graphrun.backends.steps import StepRunner
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
@@ -37,6 +39,13 @@ class GpuBackend:
         self.device = device
         self.target, self.description = device.target, device.description
         self.kernels = Kernels(device, image)
+        self.resident: Resident | None = None
+
+    def stay(self, resident: Resident | None) -> None:
+        """Run whole steps in one launch each, where there is a resident kernel."""
+        self.resident = resident
+        if resident:
+            self.target = replace(self.target, resident_groups=resident.blocks)
 
     def beside(self, weights: Iterable[Value], states: Iterable[State]) -> int:
         """Nothing: weights are packed once, and only so."""
@@ -61,6 +70,7 @@ class GpuRunner(StepRunner["BoundProgram"]):
         super().__init__()
         self.notes: tuple[str, ...] = ()
         self.device, self.kernels, self.weights = backend.device, backend.kernels, weights
+        self.resident = backend.resident
         self.types = {s.name: s for s in states}
         self.memory = {s.name: Memory.zeros(self.device, s.type.nbytes) for s in states}
         self.arena = Memory(self.device, 0)
@@ -86,11 +96,13 @@ class GpuRunner(StepRunner["BoundProgram"]):
     def read(self, output: str) -> A:
         """A copy of an output of the last step."""
         self._finish()
+        assert self.last is not None
         try:
-            return super().read(output)
+            found = super().read(output)
         except BackendError as error:
-            assert self.last is not None
             raise BackendError(f"a call of {self.last.program.name} failed: {error.message}", WHICH) from None
+        self.last.check()
+        return found
 
     def _replay(self, program: Program, tokens: Sequence[int], pos: int, slot: int) -> Replay | None:
         """What it takes to run the step again: nothing, or rows that are copied to the host only where asked for."""
@@ -128,6 +140,10 @@ class BoundProgram:
         self.places = [self.kernels.index.get(c.kernel.name, (0, 0))[0] for c in program.calls]
         table = command_table(program, self.kernels.index, self._address, self._host_table)
         self.table = Memory.of(self.device, table)
+        self.steps: ResidentSteps | None = None  # its launches, where calls do not have one each
+        if runner.resident:
+            self.steps = ResidentSteps.of(runner.resident, program, table, runner.weights.matrix)
+        self.pos = 0  # of the step's first token
         self.launched = False
         self.repeat: Callable[[], None] | None = None  # makes all launches again
 
@@ -139,6 +155,7 @@ class BoundProgram:
             shape, dtype = value.type.shape, np.dtype(NUMPY[value.type.dtype.name])
             np.ndarray(shape, dtype, self.host_inputs.data, self.offsets[name])[...] = values[name]
         self.device.upload(self.inputs.address, self.host_inputs)
+        self.pos = pos
         for table in self.host_tables:
             table.reach(pos + len(tokens))
 
@@ -150,6 +167,9 @@ class BoundProgram:
         if self._waits or len(calls) < len(self.program.calls):
             self._launch_each(calls)
             return
+        if self.steps:
+            self.steps.run(self.runner.scratch.address, self.pos, self._launch)
+            return
         if self.repeat is None and self.launched:
             self.repeat = self.device.record(partial(self._launch_each, calls))
         if self.repeat is None:
@@ -157,6 +177,18 @@ class BoundProgram:
         else:
             self.repeat()
         self.launched = True
+
+    def check(self) -> None:
+        """Raise BackendError if the last step gave up waiting; steps like it then run call by call."""
+        if not self.steps or not self.runner.resident or not self.runner.resident.failed():
+            return
+        text = self.runner.resident.give_up(self.steps)
+        self.device.clear(self.runner.scratch.address, 4 * COUNTERS)
+        for bound in self.runner.bound.values():
+            if bound.steps and bound.steps.build is self.steps.build:
+                bound.steps = None
+        self.runner.notes += (f"slow: the resident kernel gave up a step of {self.program.name}; {OFF}",)
+        raise BackendError(f"{self.program.name}: {text}", "the next step runs call by call")
 
     def _launch_each(self, calls: range) -> None:
         for index in calls:
@@ -186,11 +218,7 @@ class BoundProgram:
 
     def array(self, operand: Operand) -> Any:
         """A copy of the array or Q8 in the arena that an operand names."""
-        steps = zip(operand.strides[:-1], operand.type.shape[:-1], strict=True)
-        last = operand.type.shape[-1]
-        width = last // 32 * 40 if operand.type.dtype.name == "q8" else last * operand.strides[-1]
-        nbytes = sum(step * (count - 1) for step, count in steps) + width
-        raw = self.runner.arena.read(operand.offset, nbytes)
+        raw = self.runner.arena.read(operand.offset, operand.nbytes)
         return arena_view(raw, Operand("arena", operand.value, operand.type, 0, operand.strides))
 
     def _host_table(self, call: Call) -> int:

@@ -19,6 +19,8 @@ A = np.ndarray[Any, Any]
 ARCHITECTURE = "gfx1201"
 THREADS = 256
 BANDWIDTH = 640e9  # bytes a second, by the maker's data sheet
+TICK = 1e-8  # seconds, of the constant clock
+POLLS = 1 << 19  # of a word in the second cache, with a pause of 64 cycles
 SLOW_GROUPS = (253, 256)  # grids that this chip was reported to run at half their speed
 PACKAGE = "pip install 'graphrun[hip]' brings it"
 ROCM = "ROCm 7 brings it (rocm.docs.amd.com); where it is not in /opt/rocm, set ROCM_PATH to its folder"
@@ -58,6 +60,7 @@ class HipDevice:
         self.description = f"{_text(properties.name)} ({ARCHITECTURE})"
         free, _ = self._call("hipMemGetInfo")
         self.target = Target("hip", "gpu", int(free), BANDWIDTH, slow_groups=SLOW_GROUPS)
+        self.blocks, self.polls, self.tick = 2 * int(properties.multiProcessorCount), POLLS, TICK
         self.events: tuple[Any, Any] | None = None
 
     def _architectures(self) -> list[str]:
@@ -129,6 +132,12 @@ class HipDevice:
         self._enter()
         extra = tuple(ctypes.c_uint64(a) for a in arguments)
         self._call("hipModuleLaunchKernel", function, groups, 1, 1, THREADS, 1, 1, lds, None, None, extra)
+
+    def launch_together(self, function: Any, groups: int, lds: int, arguments: Sequence[int], threads: int) -> None:
+        """The same of workgroups that are all there at once; BackendError where the device has no room for that."""
+        self._enter()
+        given = tuple(ctypes.c_uint64(a) for a in arguments)
+        self._call("hipModuleLaunchCooperativeKernel", function, groups, 1, 1, threads, 1, 1, lds, None, given)
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         """Nothing: launches are made one by one."""

@@ -74,16 +74,16 @@ class Wheel(bdist_wheel):
             tool = build.compiler()
             with ThreadPoolExecutor() as threads:
                 libraries = list(threads.map(build.library, units))
-                images = [(c, threads.submit(codeobject.code_object, c)) for c in codeobject.CHIPS if tool.zig]
-                images = [(chip, image.result()) for chip, image in images]
+                wanted = [(c, s) for c in codeobject.CHIPS for s in codeobject.SOURCES if tool.zig]
+                images = list(threads.map(codeobject.code_object, *zip(*wanted, strict=True))) if wanted else []
         except failure as error:
             self.warn(f"this wheel has no compiled kernels: {error}")
             return None
         folder.mkdir(parents=True)
         for unit, library in zip(units, libraries, strict=True):
             shutil.copyfile(library, folder / build.shipped_name(unit))
-        for chip, image in images:
-            (folder / codeobject.shipped_name(chip)).write_bytes(image)
+        for (chip, source), image in zip(wanted, images, strict=True):
+            (folder / codeobject.shipped_name(chip, source)).write_bytes(image)
         portable: tuple[str, str] | None = build.portable() if tool.zig else None
         return portable[1] if portable else get_platform().replace("-", "_").replace(".", "_")
 

@@ -74,6 +74,15 @@ def record(call: Call, shape: Layout, address: Address, tables: Tables) -> bytes
     return shape.pack(values)
 
 
+def sizes(call: Call) -> dict[str, int | float]:
+    """The dimensions of a call by the letters of its op's signature."""
+    values: Values = {}
+    for parameter, operand in zip(call.op.signature.inputs, call.inputs, strict=True):
+        if operand is not None:
+            _sizes(parameter, operand, call.attrs, values)
+    return values
+
+
 def _tensor(call: Call, parameter: Tensor, operand: Operand, address: Address, values: Values) -> None:
     """Pointer, strides and sizes of one tensor."""
     _sizes(parameter, operand, call.attrs, values)

@@ -23,7 +23,8 @@ class Kernel:
     token and 256 channels, the last piece of each being shorter, and leaves other dimensions whole; workgroups take
     the pieces in row-major order. `rows` is the product of leading dimensions. Grids divided by `|` follow each
     other, each for other outputs; "" is a single tile. `split` workgroups share a tile and combine their parts.
-    `scratch` is the number of 4-byte words of memory that a GPU's workgroups hand them over in.
+    `scratch` is the number of 4-byte words of memory that a GPU's workgroups hand them over in. `limits` are
+    conditions on dimensions, as in Op.requires, without which GPUs do not have the kernel.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Kernel:
     tile: str = ""
     split: str = "1"
     scratch: str = "0"
+    limits: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,13 @@ class Operand:
     offset: int
     strides: tuple[int, ...]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first to the last."""
+        dtype, shape = self.type.dtype, self.type.shape
+        counts = (*shape[:-1], -(-shape[-1] // dtype.block))
+        return sum((n - 1) * step for n, step in zip(counts, self.strides, strict=True)) + dtype.block_bytes
+
 
 @dataclass(frozen=True, eq=False)
 class Call:

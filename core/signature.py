@@ -233,7 +233,7 @@ _COMPARISONS = {ast.Eq: operator.eq, ast.Lt: operator.lt, ast.LtE: operator.le}
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> int:
-    """Value of an integer expression over dimension letters: + - * // % and ceil(a, b)."""
+    """Value of an integer expression over dimension letters: + - * // %, ceil(a, b), min and max."""
     return int(_value(ast.parse(text.strip(), mode="eval").body, sizes))
 
 
@@ -275,4 +275,6 @@ def _value(node: ast.expr, sizes: Mapping[str, int | float]) -> int | float:
             return -(-_value(a, sizes) // _value(b, sizes))
         case ast.Call(func=ast.Name(id="max"), args=args):
             return max(_value(a, sizes) for a in args)
+        case ast.Call(func=ast.Name(id="min"), args=args):
+            return min(_value(a, sizes) for a in args)
     raise ValueError(f"cannot evaluate {ast.unparse(node)!r} over {sorted(sizes)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 from graphrun.console import Stream, printable, replacing
@@ -15,10 +15,10 @@ from graphrun.loading import load
 from graphrun.logits import RecordingSession
 from graphrun.model import Model
 from graphrun.perplexity import perplexity
-from graphrun.profile import profiled
 from graphrun.progress import Bar
 from graphrun.prompt import has_tokenizer, joined
 from graphrun.sampling import Sampling
+from graphrun.timing import NO_TIMING, Timing
 
 
 def answer(
@@ -30,17 +30,16 @@ def answer(
     ignore_eos: bool = False,
     logits: Path | None = None,
     drafting: Drafting = NO_DRAFTS,
-    ppl: bool = False,
-    ppl_first: int = 0,
-    profile: bool = False,
+    scored: int | None = None,
+    timing: Timing = NO_TIMING,
 ) -> None:
     """Stream the continuation of `ids`, writing the logits of every position to a file if one is named.
 
-    With `ppl`, print their perplexity from position `ppl_first` on instead. `profile` times every call.
+    With `scored`, print their perplexity from that position on instead.
     `max_tokens` -1 means until the model stops or the context is full. Without a tokenizer the ids are printed.
     """
-    if ppl:
-        return score(model, ids, ppl_first, profile)
+    if scored is not None:
+        return score(model, ids, scored, timing)
     if logits is not None and sampling.temp > 0:
         raise UsageError("--dump-logits goes with greedy decoding only", "leave --temp away")
     if logits is not None and drafting.wanted:
@@ -48,8 +47,7 @@ def answer(
     drafted = drafting.session(model)
     load(model)
     with ExitStack() as stack:
-        if profile:
-            stack.enter_context(profiled(model))
+        stack.enter_context(timing.of(model))
         session = drafted if logits is None else RecordingSession(model, stack.enter_context(replacing(logits)))
         bar = stack.enter_context(Bar("reading the prompt"))
         count = model.context if max_tokens < 0 else max_tokens
@@ -72,10 +70,10 @@ def stream(generation: Generation, shown: list[str] | None = None) -> None:
                 shown.append(piece)
 
 
-def score(model: Model, ids: Sequence[int], first: int, profile: bool) -> None:
+def score(model: Model, ids: Sequence[int], first: int, timing: Timing) -> None:
     """Print the perplexity of token ids."""
     load(model)
-    with profiled(model) if profile else nullcontext(), Bar("scoring") as bar:
+    with timing.of(model), Bar("scoring") as bar:
         result = perplexity(model.session(), ids, first, bar)
     print(result)
     notes(model)

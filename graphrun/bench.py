@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphrun import backends
+from graphrun.backends.gpu import GpuRunner
 from graphrun.backends.native import NativeBackend
 from graphrun.core.errors import ProgramError, UsageError
 from graphrun.core.gguf import ModelFile
@@ -94,6 +95,7 @@ class Report:
     locks: dict[str, str]
     limit: float | None
     rows: tuple[Row, ...] = field(default=())
+    barriers: tuple[int, float] | None = None  # of a decode step in one launch, and seconds of each
 
 
 def settings(
@@ -131,7 +133,7 @@ def bench(model: Model, wanted: Sequence[Setting], repetitions: int, done: Done 
     rows = tuple(_row(setting, found, nbytes) for setting, found in turns.items())
     limits = [limit for row in rows for limit in row.limits]
     limit = statistics.median(limits) if limits else read_limit(model.backend)
-    return Report(*described(model), locks=locks(model), limit=limit, rows=rows)
+    return Report(*described(model), locks=locks(model), limit=limit, rows=rows, barriers=barriers(model))
 
 
 def require(model: Model, setting: Setting) -> None:
@@ -215,10 +217,21 @@ def locks(model: Model) -> dict[str, str]:
     return {step: lock(model.program(step, n)) for step, n in steps.items() if model.takes(step, n)}
 
 
-def read_limit(backend: backends.Backend) -> float | None:
-    """Bytes a second that the backend's threads read from memory, the median of some runs; None where unknown."""
-    if not isinstance(backend, NativeBackend):
+def barriers(model: Model) -> tuple[int, float] | None:
+    """Barriers of a decode step in one launch, and the seconds of one alone; None without a resident kernel."""
+    if not isinstance(model.runner, GpuRunner) or model.runner.resident is None:
         return None
+    steps = model.runner.bind(model.program("decode")).steps
+    return None if steps is None else (steps.barriers, model.runner.resident.barrier_seconds())
+
+
+def read_limit(backend: backends.Backend) -> float | None:
+    """Bytes a second that the backend's threads read from memory, the median of some runs; of a GPU by its clock.
+
+    None where unknown.
+    """
+    if not isinstance(backend, NativeBackend):
+        return backend.target.bandwidth or None
     return statistics.median(backend.pool.read_limit(READ_BYTES, runs=1) for _ in range(READS))
 
 

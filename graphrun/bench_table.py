@@ -47,7 +47,10 @@ def _markdown(report: Report) -> str:
         rows.append([*cells, f"{row.ratio:.2f}" if row.ratio else ""] if verified else cells)
     notes = [f"checked: the greedy tokens are numpy's; lowering {step} {value}" for step, value in report.locks.items()]
     if report.limit:
-        notes.append(f"read limit measured: {report.limit / 1e9:.2f} GB/s")
+        how = "by the memory's clock" if report.backend in ("cuda", "hip") else "measured"
+        notes.append(f"read limit {how}: {report.limit / 1e9:.2f} GB/s")
+    if report.barriers:
+        notes.append(f"decode waits at {report.barriers[0]} barriers, each {1e6 * report.barriers[1]:.2f} us if idle")
     return "\n".join([markdown([*head, "in decode steps"] if verified else head, rows, 3), "", *notes])
 
 

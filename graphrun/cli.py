@@ -28,6 +28,7 @@ from graphrun.repl import Conversation, talk
 from graphrun.sampling import Sampling
 from graphrun.stages import stage_text
 from graphrun.timeline import timeline_svg, timeline_text
+from graphrun.timing import Timing
 from graphrun.verify import certificate
 
 app = typer.Typer(
@@ -84,18 +85,20 @@ def run(
     ppl: options.Ppl = False,
     ppl_first: options.PplFirst = 0,
     profile: options.Timed = False,
+    trace: options.Trace = None,
     graph: options.Graph = None,
     backend: options.Backend = "auto",
     threads: options.Threads = None,
     ctx_size: options.Context = None,
     activations: options.Activations = "q8",
 ) -> None:
-    name, given = options.one_model(model, model_option), Prompt.given(prompt, file, tokens, tokens_file)
-    drafting = Drafting(draft, draft_pmin, mtp, dflash, lookup)
+    more = Drafting(draft, draft_pmin, mtp, dflash, lookup), ppl_first if ppl else None, Timing(profile, trace)
+    ids_of = partial(
+        Prompt.given(prompt, file, tokens, tokens_file).encode, raw=raw or ppl, special=not ppl, system=system
+    )
     sampling = Sampling(temp, top_k, top_p, min_p, repeat_penalty, repeat_last_n, seed)
-    loaded = opened(name, graph, backend, threads, ctx_size, activations)
-    ids = given.encode(loaded, raw=raw or ppl, special=not ppl, system=system)
-    answer(loaded, ids, n_predict, sampling, stop or (), ignore_eos, dump_logits, drafting, ppl, ppl_first, profile)
+    loaded = opened(options.one_model(model, model_option), graph, backend, threads, ctx_size, activations)
+    answer(loaded, ids_of(loaded), n_predict, sampling, stop or (), ignore_eos, dump_logits, *more)
 
 
 @app.command()

@@ -51,6 +51,9 @@ DumpLogits: TypeAlias = Annotated[Path | None, Option(metavar="FILE", help=_LOGI
 Ppl: TypeAlias = Annotated[bool, Option("--ppl", help="perplexity of the prompt; generate nothing")]
 PplFirst: TypeAlias = Annotated[int, Option(metavar="N", min=0, help="first position that is scored")]
 
+Trace: TypeAlias = Annotated[
+    Path | None, Option(metavar="FILE", help="write a step of a GPU's resident kernel, for ui.perfetto.dev")
+]
 Timed: TypeAlias = Annotated[bool, Option("--profile", help="show where the time went, by kernel; runs slower")]
 
 Temperature: TypeAlias = Annotated[float, _OfSampling(metavar="T", min=0.0, help="0 = greedy: the likeliest token")]

@@ -7,6 +7,7 @@
 #ifndef GR_GLOBAL
 #define GR_GLOBAL
 #define GR_CONSTANT
+#define GR_MATRIX
 #endif
 
 typedef uint16_t gr_half; // bits of an IEEE f16

@@ -221,7 +221,7 @@ _Static_assert(sizeof(gr_dynamic_conv) <= 256, "one record");
 typedef struct {
   gr_header header;
   int32_t GR_GLOBAL *tokens;
-  const gr_matrix GR_CONSTANT *w;
+  const gr_matrix GR_MATRIX *w;
   float GR_GLOBAL *x;
   uint32_t x_row;
   uint32_t T;
@@ -257,7 +257,7 @@ _Static_assert(sizeof(gr_gated_norm) <= 256, "one record");
 typedef struct {
   gr_header header;
   uint8_t GR_GLOBAL *x;
-  const gr_matrix GR_CONSTANT *w;
+  const gr_matrix GR_MATRIX *w;
   float GR_GLOBAL *b;
   float GR_GLOBAL *y;
   float GR_GLOBAL *add_in;
@@ -279,7 +279,7 @@ _Static_assert(sizeof(gr_gemv) <= 256, "one record");
 typedef struct {
   gr_header header;
   float GR_GLOBAL *x;
-  const gr_matrix GR_CONSTANT *w;
+  const gr_matrix GR_MATRIX *w;
   float GR_GLOBAL *b;
   float GR_GLOBAL *y;
   float GR_GLOBAL *add_in;
@@ -303,8 +303,8 @@ typedef struct {
   float GR_GLOBAL *top;
   int32_t GR_GLOBAL *ids;
   float GR_GLOBAL *gate;
-  const gr_matrix GR_CONSTANT *before;
-  const gr_matrix GR_CONSTANT *after;
+  const gr_matrix GR_MATRIX *before;
+  const gr_matrix GR_MATRIX *after;
   int32_t GR_GLOBAL *tokens;
   float GR_GLOBAL *scores;
   uint32_t top_row;

@@ -16,9 +16,16 @@ from graphrun.core.workers import share
 A = np.ndarray[Any, Any]
 BATCHED = 17  # tokens from which they are computed together
 SPLIT = 32  # keys that share a maximum
+# Splits of a head that a GPU hands over in memory, of all tokens together no more than those of 262144 positions; in
+# longer contexts one workgroup computes all of a token's head. And the workgroups that share a token's head.
+PARTS, SHARERS = "min(ceil(C, 32), 8192 // T)", "min(ceil(C, 32), max(1024 // (T * H), 1))"
 # Keys of a block where tokens see different ones, and products at a time: fewer cost more in calls, more are computed
 # for nothing or do not stay in the processor's cache.
 BLOCK, CELLS = 128, 1 << 16
+
+# Of many tokens a GPU's workgroup takes up to 4 query heads of a kv head, and as many tokens as make 64 queries.
+PASSES = "((H // G + 3) // 4)"
+TILE = f"(64 // ((H // G + {PASSES} - 1) // {PASSES}))"
 
 
 @op(
@@ -26,21 +33,31 @@ BLOCK, CELLS = 128, 1 << 16
     kernels=(
         Kernel(
             "attn_split",
-            groups="H * ceil(C, 32)",
+            groups=f"H * {SHARERS}",
             tokens=(1, 1),
             tile="H: 1",
-            split="ceil(C, 32)",
-            scratch="H * ceil(C, 32) * (D + 2)",
+            split=SHARERS,
+            scratch=f"H * {PARTS} * (D + 2)",
+            limits="D <= 256, T * H <= 16384",
         ),
         Kernel(
             "attn_split_t",
-            groups="T * H * ceil(C, 32)",
+            groups=f"T * H * {SHARERS}",
             tokens=(2, BATCHED - 1),
             tile="T: 1, H: 1",
-            split="ceil(C, 32)",
-            scratch="T * H * ceil(C, 32) * (D + 2)",
+            split=SHARERS,
+            scratch=f"T * H * {PARTS} * (D + 2)",
+            limits="D <= 256, T * H <= 16384",
         ),
-        Kernel("attn_flash", groups="ceil(T, 16) * G", tokens=(BATCHED, 1 << 30), tile="T: 16, H: H // G"),
+        Kernel(
+            "attn_flash",
+            groups=f"ceil(T, {TILE}) * G * {PASSES}",
+            tokens=(BATCHED, 1 << 30),
+            tile=f"T: {TILE}, H: H // G",
+            split=PASSES,
+            scratch=f"ceil(T, {TILE}) * G * {PASSES} * 64 * 256",
+            limits="D <= 256",
+        ),
     ),
     epilogues=("sigmoid_gate", "quantize"),
     flops="4 * T * H * C * D",

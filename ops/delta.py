@@ -20,7 +20,7 @@ SEGMENT = 32  # tokens that the chunked form solves for at once
 
 @op(
     "x: f32[T, N], w: f32[N, K], tail: state f32[S, N], pos: i32[1] -> y: f32[T, N], tail",
-    kernels=(Kernel("conv_silu", groups="ceil(N, 256)", tile="N: 256"),),
+    kernels=(Kernel("conv_silu", groups="ceil(T, 16) * ceil(N, 256)", tile="T: 16, N: 256"),),
     flops="T * N * (2 * K + 4)",
     reads="4 * (2 * T * N + N * K + (K - 1) * N)",
 )
@@ -47,8 +47,14 @@ def conv_silu(x: A, w: Matrix | A, tail: A, pos: A) -> tuple[A, A]:
     "c: f32[T, N], b: f32[T, U], g: f32[T, U], dt: f32[U], a: f32[U], s: state f32[L, U, D, D],"
     " pos: i32[1], slot: i32[1], heads: int, eps: float -> o: f32[T, U, D], s",
     kernels=(
-        Kernel("delta_rule", groups="U", tokens=(1, CHUNKED - 1), tile="U: 1"),
-        Kernel("delta_chunk", groups="U * ceil(D, 32)", tokens=(CHUNKED, 1 << 30), tile="U: 1, D: 32"),
+        Kernel("delta_rule", groups="U", tokens=(1, CHUNKED - 1), tile="U: 1", limits="D <= 128"),
+        Kernel(
+            "delta_chunk",
+            groups="U * ceil(D, 64)",
+            tokens=(CHUNKED, 1 << 30),
+            tile="U: 1, D: 64",
+            limits="D <= 128",
+        ),
     ),
     flops="7 * T * U * D * D",
     reads="4 * (T * (N + 2 * U + U * D) + 2 * U * D * D)",
@@ -142,7 +148,7 @@ def segments(x: A) -> A:
 
 @op(
     "o: f32[T, U, D], z: f32[T, N], w: f32[D], eps: float -> y: f32[T, N]",
-    kernels=(Kernel("gated_norm", groups="T * ceil(U, 8)", tile="T: 1, N: 8 * D"),),
+    kernels=(Kernel("gated_norm", groups="T * ceil(U, 8)", tile="T: 1, N: 8 * D", scratch="T * N * min(D % 32, 1)"),),
     epilogues=("quantize",),
     flops="8 * T * N",
     requires="N == U * D, 0 <= eps",
@@ -169,7 +175,16 @@ delta_layer = fused(
     """,
     (conv_silu, delta_rule, gated_norm),
     doc="Convolution, delta rule and gated norm of a few tokens, in one launch.",
-    kernels=(Kernel("delta_layer", groups="U", tokens=(1, CHUNKED - 1), tile="M: D", scratch="T * M"),),
+    kernels=(
+        Kernel(
+            "delta_layer",
+            groups="U",
+            tokens=(1, CHUNKED - 1),
+            tile="M: D",
+            scratch="T * M * min(D % 32, 1)",
+            limits="D <= 128",
+        ),
+    ),
     epilogues=("quantize",),
     flops="T * N * (2 * K + 4) + 7 * T * U * D * D + 8 * T * M",
     reads="4 * (T * (N + 2 * U + 2 * M) + N * K + (K - 1) * N + (T + 1) * U * D * D)",

@@ -53,7 +53,7 @@ def store_ring(k: A, v: A, kc: A, vc: A, pos: A) -> tuple[A, A]:
 @op(
     "q: f32[T, H, D], k: f32[T, G, D], v: f32[T, G, D], kc: Z[S, G, D], vc: Z[S, G, D], pos: i32[1], window: int"
     " -> y: f32[T, H, D]",
-    kernels=(Kernel("attend_block", groups="T * H", tile="T: 1, H: 1", scratch="T * H * ceil(S + T, 32) * (D + 2)"),),
+    kernels=(Kernel("attend_block", groups="T * H", tile="T: 1, H: 1", limits="D <= 256"),),
     epilogues=("quantize",),
     flops="4 * T * H * (S + T) * D",
     rtol=1e-5,
@@ -83,6 +83,7 @@ def attend_block(q: A, k: A, v: A, kc: A, vc: A, pos: A, window: int) -> A:
             tile="R: 1",
             split="ceil(V, 4096)",
             scratch="R * ceil(V, 4096) * k * 2",
+            limits="R <= 16384",
         ),
     ),
     flops="R * V",

@@ -13,7 +13,7 @@ A = np.ndarray[Any, Any]
 
 @op(
     "x: f32[R, V] -> y: i32[R]",
-    kernels=(Kernel("argmax", groups="R * 128", tile="R: 1", split="128", scratch="R * 128 * 2"),),
+    kernels=(Kernel("argmax", groups="R * 128", tile="R: 1", split="128", scratch="R * 128 * 2", limits="R <= 16384"),),
     flops="R * V",
 )
 def argmax(x: A) -> A:

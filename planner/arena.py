@@ -25,16 +25,17 @@ class Buffer:
     last: int
 
 
-def buffers(graph: Graph, nodes: Sequence[Node], segments: Sequence[int]) -> list[Buffer]:
+def buffers(graph: Graph, nodes: Sequence[Node], segments: Sequence[int], linger: int = 0) -> list[Buffer]:
     """The values that need bytes of the arena, in order of first use.
 
-    States have memory of their own; a value that only its own node's epilogues read has none.
+    States have memory of their own; a value that only its own node's epilogues read has none. What is read lives
+    `linger` segments longer.
     """
     first = {v: s for n, s in zip(nodes, segments, strict=True) for v in n.writes if v.state is None}
     last: dict[Value, int] = {}
-    for node, segment in zip(nodes, segments, strict=True):
-        last.update((v.root, segment) for v in node.reads)
     end = segments[-1] if segments else 0
+    for node, segment in zip(nodes, segments, strict=True):
+        last.update((v.root, min(segment + linger, end)) for v in node.reads)
     last.update((v.root, end) for v in graph.outputs.values())
     inner = {v.root for n in nodes for e in n.epilogues for v in e.inputs if v is not None}
     return [

@@ -20,7 +20,8 @@ def build_program(graph: Graph, target: Target, source: Graph, exact: bool) -> P
     """The program of a lowered graph; `source` is the graph before any pass. Raises ProgramError."""
     calls = [n for n in graph.nodes if not n.op.view]
     segment = segments(calls)
-    needed = arena.buffers(graph, calls, segment)
+    # Resident blocks may make what a product reads in the product's own segment: its inputs must still be there.
+    needed = arena.buffers(graph, calls, segment, linger=int(target.resident_groups > 0 and graph.tokens == 1))
     slots, size = arena.place(needed)
     slot_of = {s.value: s for s in slots}
     return Program(

@@ -34,9 +34,8 @@ class Access(NamedTuple):
 
 def access(operand: Operand, write: bool = False, inner: bool = False) -> Access:
     """The access to an operand."""
-    type_, lo = operand.type, operand.offset
-    hi = lo + _extent(type_.dtype, type_.shape, operand.strides)
-    return Access(operand, operand.value.root, operand.place, lo, hi, write, inner)
+    lo = operand.offset
+    return Access(operand, operand.value.root, operand.place, lo, lo + operand.nbytes, write, inner)
 
 
 def accesses(call: Call) -> list[Access]:
@@ -47,12 +46,6 @@ def accesses(call: Call) -> list[Access]:
         found += [access(o, False, o.value.root in made) for o in part.inputs if o is not None and o.place != "none"]
         found += [access(o, True) for o in part.outputs if o.place != "none"]
     return found
-
-
-@lru_cache(maxsize=4096)
-def _extent(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    counts = (*shape[:-1], -(-shape[-1] // dtype.block))
-    return sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + dtype.block_bytes
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from graphrun.core.equations import Equation
 from graphrun.core.ir import Graph, Node, Value
 from graphrun.core.op import Op
 from graphrun.core.signature import SignatureError
+from graphrun.core.target import Target
 from graphrun.planner.context import Context
 from graphrun.planner.merge import Merger
 from graphrun.planner.pattern import Bound, Pattern, bindings, build, pattern
@@ -24,15 +25,15 @@ def fuse(graph: Graph, context: Context) -> Graph:
     """
     fusions = [(pattern(op, op.fuses), op) for op in context.ops.values() if op.fuses]
     for shape, op in sorted(fusions, key=lambda pair: -len(pair[0].equations)):
-        graph = _Fusion(graph, op, shape).apply()
+        graph = _Fusion(graph, op, shape, context.target).apply()
     return graph
 
 
 class _Fusion:
     """One fused op being matched in one graph."""
 
-    def __init__(self, graph: Graph, op: Op, shape: Pattern) -> None:
-        self.op, self.shape, self.graph = op, shape, graph
+    def __init__(self, graph: Graph, op: Op, shape: Pattern, target: Target) -> None:
+        self.op, self.shape, self.graph, self.target = op, shape, graph, target
         self.names = {line.op for line in shape.equations}
         self.by_scope: dict[tuple[str, str], list[Node]] = {}
         for node in graph.nodes:
@@ -80,7 +81,7 @@ class _Fusion:
             new = build(self.op, bound, results, nodes[0].scope, nodes[0].span)
         except SignatureError:
             return False
-        return bool(kernels_for(new, self.graph.tokens)) and self.merger.merge(live, new)
+        return bool(kernels_for(new, self.graph.tokens, self.target)) and self.merger.merge(live, new)
 
 
 def _unify(line: Equation, node: Node, bound: dict[str, Bound]) -> dict[str, Bound] | None:

@@ -10,7 +10,8 @@ from functools import lru_cache
 from graphrun.core.errors import ProgramError
 from graphrun.core.ir import Graph, Node
 from graphrun.core.op import Kernel, Op
-from graphrun.core.signature import AttrValue
+from graphrun.core.signature import AttrValue, SignatureError, require
+from graphrun.core.target import Target
 from graphrun.core.types import TensorType
 from graphrun.planner.context import Context
 
@@ -21,25 +22,51 @@ def select(graph: Graph, context: Context) -> Graph:
 
 
 def _selected(node: Node, tokens: int, context: Context) -> Node:
-    found = kernels_for(node, tokens)
+    found = kernels_for(node, tokens, context.target)
     if not found and context.target.kernels == "numpy":
         found = [Kernel(node.op.name)]
     if not found:
+        for kernel in _taking(node, tokens):
+            _refuse_beyond(kernel, node, tokens)
         weight = _weight(node)
         what = f"{tokens_of(node, tokens)} tokens" + (f" and {weight} weights" if weight else "")
         raise ProgramError(f"{node.span}: {node.op.name} has no kernel for {what}")
     return replace(node, kernel=found[0])
 
 
-def kernels_for(node: Node, tokens: int) -> list[Kernel]:
-    """The kernels of a node's op that take its number of tokens and its weight's layout."""
+def kernels_for(node: Node, tokens: int, target: Target) -> list[Kernel]:
+    """The kernels of a node's op that take its number of tokens and its weight's layout on a machine."""
+    found = _taking(node, tokens)
+    return [k for k in found if _beyond(k, node, tokens) is None] if target.kernels == "gpu" else found
+
+
+def _taking(node: Node, tokens: int) -> list[Kernel]:
     count, weight = tokens_of(node, tokens), _weight(node)
     return [k for k in node.op.kernels if k.tokens[0] <= count <= k.tokens[1] and k.weight in (None, weight)]
 
 
+def _beyond(kernel: Kernel, node: Node, tokens: int) -> str | None:
+    """The limit of a GPU's kernel that a node is beyond, None if it is within all."""
+    try:
+        require(kernel.limits, _sizes(node, tokens))
+    except SignatureError as error:
+        return str(error)
+    return None
+
+
+def _refuse_beyond(kernel: Kernel, node: Node, tokens: int) -> None:
+    if limit := _beyond(kernel, node, tokens):
+        text = f"{node.span}: {node.op.name} is beyond what {kernel.name} of GPUs takes: {limit}"
+        raise ProgramError(text, "--backend native has no such limit")
+
+
 def tokens_of(node: Node, tokens: int) -> int:
     """How many tokens (rows) a node works on; `tokens`, the graph's, if its inputs do not say."""
-    return dimensions(node.op, tuple(None if v is None else v.type for v in node.inputs), node.attrs, tokens)["T"]
+    return _sizes(node, tokens)["T"]
+
+
+def _sizes(node: Node, tokens: int) -> Mapping[str, int]:
+    return dimensions(node.op, tuple(None if v is None else v.type for v in node.inputs), node.attrs, tokens)
 
 
 def dimensions(

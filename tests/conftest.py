@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 from pathlib import Path
 
@@ -9,13 +10,38 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
+LONGEST = (  # files, longest first
+    "test_smollm.py",
+    "test_sanitizers.py",
+    "test_gpu_models.py",
+    "test_wheel.py",
+    "test_native_models.py",
+    "test_flips.py",
+    "test_same_bits.py",
+    "test_planted.py",
+    "test_isa.py",
+    "test_threads.py",
+    "test_rollback.py",
+    "test_drafting.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden texts instead of comparing them")
     parser.addoption("--all-sanitizers", action="store_true", help="sanitise every instruction set, and threads")
-    parser.addoption("--simulate", action="store_true", help="run whole models on the simulator of gfx1201")
     parser.addoption("--extra-golden", metavar="DIR", help="reference data that is not part of the repository")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest first, so that no worker is left with it at the end."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """Collected tests live as long as the run: without this each collection of garbage would visit them all."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

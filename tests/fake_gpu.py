@@ -25,6 +25,8 @@ class FakeDevice:
     """
 
     description = "a GPU that computes nothing"
+    blocks = polls = 0
+    tick = 1e-9
 
     def __init__(self, memory: int = 1 << 30, missing: Sequence[str] = ()) -> None:
         self.target = Target("fake", "gpu", memory)
@@ -86,6 +88,9 @@ class FakeDevice:
         assert place == self.names[function] and recorded == groups > 0 and lds == 64
         assert not self.at(scratch, 4).any()
         self.launched.append((function.removeprefix("call_"), groups, call))
+
+    def launch_together(self, function: Any, groups: int, lds: int, arguments: Sequence[int], threads: int) -> None:
+        raise AssertionError("it has no resident kernel")
 
     def record(self, launches: Callable[[], None]) -> Callable[[], None] | None:
         return None

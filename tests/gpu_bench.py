@@ -26,6 +26,8 @@ GUARD = 0xA5A5A5A5
 class GpuBench(Bench):
     """One call of an op; matrices are flat and caches plain. `run` it, then read `results` and `states` by name."""
 
+    before = 0  # what the counters hold before the call
+
     def run_on(self, device: Device, kernels: Kernels, kernel: Kernel) -> None:
         """Run the call once, with as many workgroups and as much scratch memory as the kernel asks for."""
         place, checksum = kernels.index[kernel.name]
@@ -38,6 +40,7 @@ class GpuBench(Bench):
         table = DeviceMemory.of(device, np.frombuffer(raw.ljust(RECORD_BYTES, b"\0"), np.uint8))
         words = COUNTERS + evaluate(kernel.scratch, sizes)
         scratch = np.zeros(words + GUARD_WORDS, np.uint32)
+        scratch[:COUNTERS] = self.before
         scratch[words:] = GUARD
         memory = DeviceMemory.of(device, scratch)
         groups = evaluate(kernel.groups, sizes)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import gguf
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 from gguf.quants import dequantize, quantize
 
+_reader = lru_cache(maxsize=1)(GGUFReader)  # whose headers take seconds
+
 
 def requantise(source: Path, target: Path, kind: GGMLQuantizationType) -> Path:
     """Write `source` to `target` with every block matrix as `kind`; embedding and vectors stay as they are."""
-    reader = GGUFReader(source)
+    reader = _reader(source)
     writer = GGUFWriter(target, str(reader.fields["general.architecture"].contents()))
     for name, field in reader.fields.items():
         if name.startswith("GGUF.") or name in ("general.architecture", "general.file_type"):

@@ -2,10 +2,14 @@
 #include "rows.h"
 
 enum { MOST_STATE = 128, HALF = MOST_STATE / 2, ONLY_LAST = 17 }; // tokens from which only the last state is kept
-// Words of shared memory: what gr.h uses, sums of waves, q, k and v of a token, and what halves of a sum exchange.
-enum { AT_SUMS = 16, AT_Q = AT_SUMS + WAVES, AT_K = AT_Q + MOST_STATE, AT_V = AT_K + MOST_STATE, AT_BOTH = AT_V + MOST_STATE, DELTA_WORDS = AT_BOTH + 2 * MOST_STATE };
-#define FOR_HALF(i) _Pragma("unroll") for (uint32_t i = 0; i < HALF; i++) // of a state in registers
+// Words of shared memory: what gr.h uses, sums of waves, q, k and v of a token, and what halves of a sum exchange. The
+// halves of q and k begin HALVES words from each other, in different banks.
+enum { HALVES = HALF + 4, UNIT = HALVES + HALF };
+enum { AT_SUMS = 16, AT_Q = AT_SUMS + WAVES, AT_K = AT_Q + UNIT, AT_V = AT_K + UNIT, AT_BOTH = AT_V + MOST_STATE, DELTA_WORDS = AT_BOTH + 2 * MOST_STATE };
 #define SHARED ((LDS float *)gr_lds)
+#define EACH(i, from, to) _Pragma("unroll") for (uint32_t i = (from); i < (to); i++)
+// Channels of half a state, in registers, eight at a time; `count` of them exist.
+#define FOR_EIGHTS(b) _Pragma("unroll") for (uint32_t b = 0; b < HALF; b += 8)
 
 typedef struct {
   const float GLOBAL *x, *w;
@@ -30,42 +34,68 @@ INLINE void keep_inputs(convolution a, uint32_t c) {
   for (uint32_t t = a.T > a.S ? a.T - a.S : 0; t < a.T; t++) a.tail[(size_t)((a.pos + t) % a.S) * a.N + c] = ROW(a.x, a.x_row, t)[c];
 }
 
+enum { CONV_TOKENS = 16 }; // of a workgroup, as ops/delta.py says
+
+// The first workgroup of a channel takes all tokens that look into the ring, and then overwrites its rows.
 INLINE void conv_silu(const gr_conv_silu GR_CONSTANT *a, gr_work w) {
   const convolution v = {a->x, a->w, a->tail, a->x_row, a->N, a->K, a->S, (uint32_t)a->pos[0], a->T};
-  const uint32_t c = w.group * THREADS + thread_id();
+  const uint32_t pieces = ceil_div(a->N, THREADS), c = w.group % pieces * THREADS + thread_id(), piece = w.group / pieces;
   if (c >= a->N) return;
-  for (uint32_t t = 0; t < a->T; t++) ROW(a->y, a->y_row, t)[c] = convolve(v, c, t);
-  keep_inputs(v, c);
+  uint32_t t = CONV_TOKENS * piece, end = t + CONV_TOKENS;
+  const uint32_t looking = a->K - 1;
+  if (piece == 0) end = end > looking ? end : looking;
+  else t = t > looking ? t : looking;
+  for (; t < end && t < a->T; t++) ROW(a->y, a->y_row, t)[c] = convolve(v, c, t);
+  if (piece == 0) keep_inputs(v, c);
 }
 
-// One head: thread (j, half) has value channel j of `columns` from `first`, and half of the key channels.
+// One head.
 typedef struct {
-  uint32_t D, columns, first, T, L, slot, fresh;
+  uint32_t D, T, L, slot, fresh;
   size_t head, all; // floats to the head's state, and in all heads' states
   float dt, a, eps;
   float GLOBAL *s;
 } rule;
-INLINE uint32_t half_of_keys(rule r) { return thread_id() / r.columns; }
-INLINE uint32_t column_of(rule r) { return r.first + thread_id() % r.columns; }
-INLINE int active(rule r) { return half_of_keys(r) < 2 && column_of(r) < r.D; }
-INLINE float GLOBAL *state_of(rule r, uint32_t number) {
-  return r.s + number % r.L * r.all + r.head + (size_t)(half_of_keys(r) ? r.D / 2 : 0) * r.D + column_of(r);
+// What a thread has of its state: a value channel, and half of the key channels.
+typedef struct {
+  uint32_t column, half;
+} state_part;
+INLINE state_part own_part(void) { return (state_part){thread_id() % MOST_STATE, thread_id() / MOST_STATE}; }
+INLINE float GLOBAL *state_of(rule r, state_part p, uint32_t number) {
+  return r.s + number % r.L * r.all + r.head + (size_t)(p.half ? r.D / 2 : 0) * r.D + p.column;
 }
 
-INLINE void load_state(rule r, float *s) {
-  if (!active(r)) return;
-  const uint32_t count = anew(r.D) / 2;
-  const float GLOBAL *from = state_of(r, r.slot);
-  FOR_HALF(i) s[i] = i < count && !r.fresh ? from[(size_t)i * r.D] : 0;
+INLINE void load_state(rule r, state_part p, float *s) {
+  EACH(i, 0, HALF) s[i] = 0;
+  if (p.column >= r.D || r.fresh) return;
+  const float GLOBAL *from = state_of(r, p, r.slot);
+  FOR_EIGHTS(b) {
+    const uint32_t step = anew(r.D), count = step / 2;
+    if (b + 8 <= count) {
+      EACH(i, 0, 8) s[b + i] = from[(size_t)i * step];
+    } else
+      EACH(i, 0, 8) if (b + i < count) s[b + i] = from[(size_t)i * step];
+    from += 8 * (size_t)step;
+  }
 }
-INLINE void keep_state(rule r, const float *s, uint32_t t) {
-  if (!active(r) || ((r.T >= ONLY_LAST || r.T > r.L) && t + 1 < r.T)) return;
-  const uint32_t count = anew(r.D) / 2;
-  float GLOBAL *to = state_of(r, r.slot + t);
-  FOR_HALF(i)
-    if (i < count) to[(size_t)i * r.D] = s[i];
+INLINE void keep_state(rule r, state_part p, const float *s, uint32_t t) {
+  if (p.column >= r.D || ((r.T >= ONLY_LAST || r.T > r.L) && t + 1 < r.T)) return;
+  float GLOBAL *to = state_of(r, p, r.slot + t);
+  FOR_EIGHTS(b) {
+    const uint32_t step = anew(r.D), count = step / 2;
+    if (b + 8 <= count) {
+      EACH(i, 0, 8) to[(size_t)i * step] = s[b + i];
+    } else
+      EACH(i, 0, 8) if (b + i < count) to[(size_t)i * step] = s[b + i];
+    to += 8 * (size_t)step;
+  }
 }
 
+// Where channel i of q or k is in shared memory: each half with zeros behind it, which are channels from D on.
+INLINE uint32_t place_of_channel(uint32_t i, uint32_t D) {
+  const uint32_t half = D / 2, last = i < D ? i : i - D, rest = HALF - half;
+  return i < D ? (last < half ? last : HALVES + last - half) : (last < rest ? half + last : HALVES + half + last - rest);
+}
 // q in threads 0 .. D - 1 and k in threads 128 .. are divided by their lengths and put into shared memory.
 INLINE void share_units(rule r, float x) {
   const uint32_t i = thread_id() % MOST_STATE, is_k = thread_id() / MOST_STATE;
@@ -75,67 +105,87 @@ INLINE void share_units(rule r, float x) {
   barrier();
   float sum = 0;
   for (uint32_t wave = 0; wave < WAVES / 2; wave++) sum = sum + SHARED[AT_SUMS + WAVES / 2 * is_k + wave];
-  const float length = __builtin_sqrtf(sum + r.eps);
-  if (i < r.D) SHARED[(is_k ? AT_K : AT_Q) + i] = is_k ? x / length : x / length * inverse_root(r.D);
+  const float unit = i < r.D ? x / __builtin_sqrtf(sum + r.eps) : 0;
+  SHARED[(is_k ? AT_K : AT_Q) + place_of_channel(i, r.D)] = is_k ? unit : unit * inverse_root(r.D);
 }
 
 // Both halves of a sum over key channels, of this thread's column.
 INLINE float both(rule r, float sum) {
+  const uint32_t column = own_part().column;
   barrier();
-  if (active(r)) SHARED[AT_BOTH + thread_id()] = sum;
+  if (column < r.D) SHARED[AT_BOTH + thread_id()] = sum;
   barrier();
-  if (!active(r)) return 0;
-  const uint32_t at = AT_BOTH + thread_id() % r.columns;
-  return SHARED[at] + SHARED[at + r.columns];
+  return column < r.D ? SHARED[AT_BOTH + column] + SHARED[AT_BOTH + MOST_STATE + column] : 0;
 }
 
+// Eight words of shared memory, whose address is a multiple of 4 words.
+typedef struct {
+  f32x4 low, high;
+} eight;
+INLINE eight eight_of(uint32_t at) { return (eight){*(const LDS f32x4 *)(SHARED + at), *(const LDS f32x4 *)(SHARED + at + 4)}; }
+INLINE float of_eight(eight x, uint32_t i) { return i < 4 ? x.low[i] : x.high[i - 4]; }
+// Channels from `count` on are 0, whatever was computed of them.
+INLINE void clear_rest(float *s, uint32_t count) {
+  if (count < 8) EACH(i, 1, 8) s[i] = i < count ? s[i] : 0;
+}
+
+// Decay of half a column; its sum with k, whose half begins at word k of shared memory.
+INLINE float decay_half(uint32_t D, float *s, float decay, uint32_t k) {
+  float sum = 0;
+  FOR_EIGHTS(c) {
+    const uint32_t count = anew(D) / 2;
+    if (c >= count) continue;
+    const eight x = eight_of(k + c);
+    EACH(i, 0, 8) s[c + i] = s[c + i] * decay;
+    clear_rest(s + c, count - c);
+    EACH(i, 0, 8) sum = sum + of_eight(x, i) * s[c + i];
+  }
+  return sum;
+}
+// Its update; its sum with q.
+INLINE float update_half(uint32_t D, float *s, float delta, uint32_t k, uint32_t q) {
+  float sum = 0;
+  FOR_EIGHTS(c) {
+    const uint32_t count = anew(D) / 2;
+    if (c >= count) continue;
+    const eight x = eight_of(k + c), y = eight_of(q + c);
+    EACH(i, 0, 8) s[c + i] = s[c + i] + of_eight(x, i) * delta;
+    clear_rest(s + c, count - c);
+    EACH(i, 0, 8) sum = sum + of_eight(y, i) * s[c + i];
+  }
+  return sum;
+}
 // One token; q and k are in shared memory, v is this thread's column's, b and g the head's. Returns the column's o.
-INLINE float recur(rule r, float *s, float v, float b, float g) {
+INLINE float recur(rule r, state_part p, float *s, float v, float b, float g) {
   barrier();
-  const uint32_t half = anew(r.D) / 2, again = anew(r.D) / 2, from = half_of_keys(r) ? half : 0;
+  const uint32_t from = p.half ? HALVES : 0;
   const float decay = exp_f(r.a * softplus_f(g + r.dt)), beta = gated_f(1.0f, b);
   float sum = 0;
-  if (active(r))
-    FOR_HALF(i)
-      if (i < half) {
-        s[i] = s[i] * decay;
-        sum = sum + SHARED[AT_K + from + i] * s[i];
-      }
+  if (p.column < r.D) sum = decay_half(r.D, s, decay, AT_K + from);
   const float delta = (v - both(r, sum)) * beta;
-  sum = 0;
-  if (active(r))
-    FOR_HALF(i)
-      if (i < again) {
-        s[i] = s[i] + SHARED[AT_K + from + i] * delta;
-        sum = sum + SHARED[AT_Q + from + i] * s[i];
-      }
+  if (p.column < r.D) sum = update_half(r.D, s, delta, AT_K + from, AT_Q + from);
   return both(r, sum);
 }
 
-#define RULE(a, h, columns, first)                                                                                     \
-  {(a)->D, columns, first, (a)->T, (a)->L, (uint32_t)(a)->slot[0], (a)->pos[0] == 0, (size_t)(h) * (a)->D * (a)->D,    \
+#define RULE(a, h)                                                                                                     \
+  {(a)->D, (a)->T, (a)->L, (uint32_t)(a)->slot[0], (a)->pos[0] == 0, (size_t)(h) * (a)->D * (a)->D,                    \
    (size_t)(a)->U * (a)->D * (a)->D, (a)->dt[h], (a)->a[h], (float)(a)->eps, (a)->s}
 
-INLINE void rule_of_columns(const gr_delta_rule GR_CONSTANT *a, uint32_t h, uint32_t columns, uint32_t first) {
-  const rule r = RULE(a, h, columns, first);
-  const uint32_t heads = (uint32_t)a->heads, key = h % heads, i = thread_id() % MOST_STATE, is_k = thread_id() / MOST_STATE;
+INLINE void delta_rule(const gr_delta_rule GR_CONSTANT *a, gr_work w) {
+  const uint32_t h = w.group, heads = (uint32_t)a->heads, key = h % heads;
+  if (h >= a->U) return;
+  const rule r = RULE(a, h);
+  const state_part p = own_part();
   float s[HALF];
-  load_state(r, s);
+  load_state(r, p, s);
   for (uint32_t t = 0; t < a->T; t++) {
     const float GLOBAL *c = ROW(a->c, a->c_row, t);
-    share_units(r, i < a->D ? c[(is_k * heads + key) * a->D + i] : 0);
-    const float v = active(r) ? c[(2 * heads + h) * a->D + column_of(r)] : 0;
-    const float o = recur(r, s, v, ROW(a->b, a->b_row, t)[h], ROW(a->g, a->g_row, t)[h]);
-    if (active(r) && half_of_keys(r) == 0) ROW(ROW(a->o, a->o_row, t), a->o_col, h)[column_of(r)] = o;
-    keep_state(r, s, t);
+    share_units(r, p.column < a->D ? c[(p.half * heads + key) * a->D + p.column] : 0);
+    const float v = p.column < a->D ? c[(2 * heads + h) * a->D + p.column] : 0;
+    const float o = recur(r, p, s, v, ROW(a->b, a->b_row, t)[h], ROW(a->g, a->g_row, t)[h]);
+    if (p.column < a->D && p.half == 0) ROW(ROW(a->o, a->o_row, t), a->o_col, h)[p.column] = o;
+    keep_state(r, p, s, t);
   }
-}
-INLINE void delta_rule(const gr_delta_rule GR_CONSTANT *a, gr_work w) {
-  if (w.group < a->U) rule_of_columns(a, w.group, MOST_STATE, 0);
-}
-INLINE void delta_chunk(const gr_delta_rule GR_CONSTANT *a, gr_work w) { // 32 columns: more workgroups, the same bits
-  const uint32_t parts = ceil_div(a->D, LANES);
-  if (w.group < a->U * parts) rule_of_columns(a, w.group / parts, LANES, w.group % parts * LANES);
 }
 
 // A head of a whole layer: convolution, rule and gated norm. The last workgroup overwrites rows of the ring that others
@@ -144,18 +194,19 @@ INLINE void delta_layer(const gr_delta_layer GR_CONSTANT *a, gr_work w) {
   const uint32_t h = w.group, D = a->D, heads = (uint32_t)a->heads, key = h % heads;
   if (h >= a->U) return;
   const convolution c = {a->x, a->w, a->tail, a->x_row, a->N, a->K, a->S, (uint32_t)a->pos[0], a->T};
-  const rule r = RULE(a, h, MOST_STATE, 0);
-  const uint32_t i = thread_id() % MOST_STATE, is_k = thread_id() / MOST_STATE;
+  const rule r = RULE(a, h);
+  const state_part p = own_part();
+  const uint32_t i = p.column, is_k = p.half;
   const int overwrites = a->T + a->K - 1 > a->S, across = a->quantize_out && D % LANES;
   float GLOBAL *rows = (float GLOBAL *)(w.scratch + COUNTERS);
   float s[HALF];
-  load_state(r, s);
+  load_state(r, p, s);
   for (uint32_t t = 0; t < a->T; t++) {
     share_units(r, i < D ? convolve(c, (is_k * heads + key) * D + i, t) : 0);
     if (!is_k && i < D) SHARED[AT_V + i] = convolve(c, (2 * heads + h) * D + i, t);
     barrier();
-    const float o = recur(r, s, i < D ? SHARED[AT_V + i] : 0, ROW(a->b, a->b_row, t)[h], ROW(a->g, a->g_row, t)[h]);
-    keep_state(r, s, t);
+    const float o = recur(r, p, s, i < D ? SHARED[AT_V + i] : 0, ROW(a->b, a->b_row, t)[h], ROW(a->g, a->g_row, t)[h]);
+    keep_state(r, p, s, t);
     const float mean = group_sum(!is_k && i < D ? o * o : 0) / (float)D;
     if (is_k || i >= D) continue;
     const float gate = ROW(a->z, a->z_row, t)[h * D + i];
@@ -177,9 +228,12 @@ INLINE void delta_layer(const gr_delta_layer GR_CONSTANT *a, gr_work w) {
 }
 
 // A wave for each head of a token; the sum of squares is a workgroup's: trees of 32, eight chains of them in order.
+// Where heads are no whole blocks the last workgroup quantises.
 INLINE void gated_norm(const gr_gated_norm GR_CONSTANT *a, gr_work w) {
-  const uint32_t D = a->D, groups = ceil_div(a->U, WAVES), t = w.group / groups, h0 = w.group % groups * WAVES, h = h0 + wave_id();
+  const uint32_t D = a->D, N = a->N, groups = ceil_div(a->U, WAVES), t = w.group / groups, h = w.group % groups * WAVES + wave_id();
   if (t >= a->T) return;
+  const int across = a->quantize_out && D % LANES;
+  float GLOBAL *rows = (float GLOBAL *)(w.scratch + COUNTERS);
   if (h < a->U) {
     const float GLOBAL *o = ROW(ROW(a->o, a->o_row, t), a->o_col, h), *z = ROW(a->z, a->z_row, t) + h * D;
     float total = 0;
@@ -192,12 +246,11 @@ INLINE void gated_norm(const gr_gated_norm GR_CONSTANT *a, gr_work w) {
     for (uint32_t i = lane_id(); i < D; i += LANES) {
       const float y = o[i] * scale * a->w[i] * gated_f(z[i], z[i]);
       if (a->y) ROW(a->y, a->y_row, t)[h * D + i] = y;
-      if (a->quantize_out) SHARED[AT_SUMS + wave_id() * D + i] = y;
+      if (across) rows[(size_t)t * N + h * D + i] = y;
+      else if (a->quantize_out) quantise_block(y, ROW(a->quantize_out, a->quantize_out_row, t), N / 32, (h * D + i) / 32);
     }
   }
-  if (!a->quantize_out) return;
-  barrier();
-  const uint32_t all = (a->U - h0 < WAVES ? a->U - h0 : WAVES) * D;
-  for (uint32_t i = thread_id(); i < all; i += THREADS)
-    quantise_block(SHARED[AT_SUMS + i], ROW(a->quantize_out, a->quantize_out_row, t), a->N / 32, (h0 * D + i) / 32);
+  if (!across || !last_group(w.scratch, a->T * groups)) return;
+  for (uint32_t j = thread_id(); j < a->T * N; j += THREADS) // N and the threads are whole blocks
+    quantise_block(rows[j], ROW(a->quantize_out, a->quantize_out_row, j / N), N / 32, j % N / 32);
 }

@@ -1,6 +1,6 @@
 // One entry for each kernel, and the table by which the host finds them.
 #include "attention_many.c"
-#include "delta_rule.c"
+#include "delta_many.c"
 #include "dense.c"
 #include "dflash.c"
 #include "gemm.c"
@@ -9,16 +9,12 @@
 #include "rows.c"
 #include "sample.c"
 
-#define KERNEL(name, op, body, lds) \
+#define KERNEL(name, op, body, lds, when) \
   GR_ENTRY call_##name(const gr_##op GR_CONSTANT *record, uint32_t GLOBAL *scratch) { body(record, (gr_work){group_id(), scratch}); }
 #include "table.h"
 #undef KERNEL
 
-typedef struct {
-  char name[40];
-  uint32_t layout, lds;
-} gr_entry;
-#define KERNEL(name, op, body, lds) {#name, GR_LAYOUT_##op, lds},
-__attribute__((used, visibility("protected"))) const gr_entry GR_GLOBAL gr_table[] = {
+#define KERNEL(name, op, body, lds, when) {#name, GR_LAYOUT_##op, lds},
+GR_CONSTANTS gr_entry GR_GLOBAL gr_table[] = {
 #include "table.h"
     {"", 0, 0}};

@@ -17,8 +17,8 @@ typedef struct {
 INLINE block load_block(uint32_t layout, const weights *m, uint32_t row, uint32_t b) {
   const size_t at = (size_t)row * m->nb + b;
   block k = {0};
-  k.words[0] = load16(m->words + block_bytes(layout) * at);
-  if (in_bytes(layout)) k.words[1] = load16(m->words + 32 * at + 16);
+  k.words[0] = load16_once(m->words + block_bytes(layout) * at);
+  if (in_bytes(layout)) k.words[1] = load16_once(m->words + 32 * at + 16);
   if (layout == GR_Q6_K) k.high = load8(high_bits(m, at));
   k.scales = load_scales(layout, m, at, row, b);
   return k;

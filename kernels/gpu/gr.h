@@ -1,4 +1,7 @@
 // A workgroup: 256 threads in 8 waves of 32 lanes. The only file that knows the target.
+//
+// GR_RESIDENT compiles the kernel that stays for a whole step (mega.c): its blocks have BESIDE workgroups side by side,
+// each with its own barriers and shared memory.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -9,9 +12,15 @@
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__AMDGCN__)
 #define GR_CONSTANT __attribute__((address_space(4)))
+#define GR_MATRIX GR_CONSTANT
 #define GR_ENTRY __attribute__((amdgpu_kernel, amdgpu_flat_work_group_size(256, 256), visibility("protected"))) void
 #elif defined(__NVPTX__)
+#define GR_MATRIX GR_GLOBAL
+#ifdef GR_RESIDENT
+#define GR_CONSTANT LDS // records are copied there ahead of their turn
+#else
 #define GR_CONSTANT GR_GLOBAL
+#endif
 #define GR_ENTRY __attribute__((nvptx_kernel)) void
 #else
 #error "kernels/gpu is compiled for gfx1201 or sm_90"
@@ -36,8 +45,29 @@ typedef struct {
 } gr_work;
 enum { COUNTERS = 1 << 14 }; // words of them
 
+// What the host reads of a kernel: the checksum of its struct; `lds` is its bytes of shared memory, or which builds of
+// the resident kernel have it.
+typedef struct {
+  char name[40];
+  uint32_t layout, lds;
+} gr_entry;
+#define GR_CONSTANTS __attribute__((used, visibility("protected"))) const
+
+#if defined(GR_RESIDENT) && defined(__NVPTX__)
+enum { BESIDE = 2 };
+#else
+enum { BESIDE = 1 };
+#endif
+enum { BLOCK = BESIDE * THREADS };
+
 // Shared memory of a workgroup, as large as the kernel's entry in table.h says.
+#ifdef GR_RESIDENT
+extern LDS uint32_t gr_block_lds[] __attribute__((aligned(16)));
+INLINE LDS uint32_t *group_lds(void);
+#define gr_lds group_lds()
+#else
 extern LDS uint32_t gr_lds[];
+#endif
 
 #if defined(__AMDGCN__)
 INLINE uint32_t thread_id(void) { return __builtin_amdgcn_workitem_id_x(); }
@@ -47,6 +77,8 @@ INLINE void barrier(void) { // everything that threads wrote before is seen by a
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
+INLINE uint32_t block_thread(void) { return thread_id(); }
+INLINE void block_barrier(void) { barrier(); }
 INLINE uint32_t lane_xor(uint32_t x, int mask) { // the value of lane `lane ^ mask`, mask 1, 2, 4, 8 or 16
   switch (mask) {
   case 16: return (uint32_t)__builtin_amdgcn_permlanex16((int)x, (int)x, 0x76543210, (int)0xfedcba98, 0, 0);
@@ -58,6 +90,10 @@ INLINE uint32_t lane_xor(uint32_t x, int mask) { // the value of lane `lane ^ ma
 }
 INLINE uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(4 * lane), (int)x); }
 INLINE uint32_t first_lane(uint32_t x) { return (uint32_t)__builtin_amdgcn_readfirstlane((int)x); } // equal in all lanes: say so
+INLINE float settled(float x) { // computed here, not later, when what it is made of would lie in registers until then
+  __asm__ volatile("" : "+v"(x)::"memory");
+  return x;
+}
 INLINE uint32_t anew(uint32_t x) { // the same in all lanes; what depends on it is computed here, not kept from before a loop
   __asm__ volatile("" : "+s"(x));
   return x;
@@ -70,6 +106,18 @@ INLINE void acquire_device(void) { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "age
 INLINE uint32_t count_up(uint32_t GLOBAL *p) { return __scoped_atomic_fetch_add(p, 1u, __ATOMIC_ACQ_REL, DEVICE_SCOPE); }
 INLINE uint32_t peek(uint32_t GLOBAL *p) { return __scoped_atomic_load_n(p, __ATOMIC_RELAXED, DEVICE_SCOPE); }
 INLINE void poke(uint32_t GLOBAL *p, uint32_t v) { __scoped_atomic_store_n(p, v, __ATOMIC_RELAXED, DEVICE_SCOPE); }
+// Barriers of all blocks: `arrive` after every wave has made its writes visible, `acquire_block` after the wait.
+INLINE void arrive(uint32_t GLOBAL *p) {
+  release_device();
+  barrier();
+  if (thread_id() == 0) __scoped_atomic_fetch_add(p, 1u, __ATOMIC_RELAXED, DEVICE_SCOPE);
+}
+INLINE void acquire_first(uint32_t GLOBAL *p) {}
+INLINE void acquire_all(void) { acquire_device(); }
+INLINE void pause_polling(void) { __builtin_amdgcn_s_sleep(1); }
+INLINE uint64_t clock_now(void) { return __builtin_readsteadycounter(); } // 100 MHz
+INLINE void fetch_ahead(const void GLOBAL *p) {}
+INLINE u32x4 load16_once(const void GLOBAL *p) { return *(const u32x4 GLOBAL *)p; }
 // A tile is a product of 16 rows and 16 tokens over half a block, 16 columns. Lanes hold two words of it, four columns
 // each: word j is number tile_word(j) of line (row or token) tile_line(j). They hold 8 elements of the result, and of
 // lines what they scale: `rows` and `tokens` that of line scale_row(i) and scale_token(i), for which of_row and
@@ -103,12 +151,22 @@ INLINE i32x8 wmma_iu8(i32x8 sum, int is_signed, u32x2 w, u32x2 x) { // int8 acti
                    : __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(0, a, 1, b, sum, 0);
 }
 #else
-INLINE uint32_t thread_id(void) { return (uint32_t)__nvvm_read_ptx_sreg_tid_x(); }
+INLINE uint32_t block_thread(void) { return (uint32_t)__nvvm_read_ptx_sreg_tid_x(); }
+INLINE uint32_t thread_id(void) { return block_thread() % THREADS; }
 INLINE uint32_t group_id(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_x(); }
-INLINE void barrier(void) { __asm__ volatile("bar.sync 0;" ::: "memory"); }
+INLINE void block_barrier(void) { __asm__ volatile("bar.sync 0;" ::: "memory"); }
+#ifdef GR_RESIDENT
+INLINE void barrier(void) { __asm__ volatile("bar.sync %0, 256;" ::"r"(1 + block_thread() / THREADS) : "memory"); }
+#else
+INLINE void barrier(void) { block_barrier(); }
+#endif
 INLINE uint32_t lane_xor(uint32_t x, int mask) { return (uint32_t)__nvvm_shfl_sync_bfly_i32(-1u, (int)x, mask, 31); }
 INLINE uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__nvvm_shfl_sync_idx_i32(-1u, (int)x, (int)lane, 31); }
 INLINE uint32_t first_lane(uint32_t x) { return x; }
+INLINE float settled(float x) {
+  __asm__ volatile("" : "+f"(x)::"memory");
+  return x;
+}
 INLINE uint32_t anew(uint32_t x) {
   __asm__ volatile("" : "+r"(x));
   return x;
@@ -134,6 +192,27 @@ INLINE uint32_t peek(uint32_t GLOBAL *p) {
   return v;
 }
 INLINE void poke(uint32_t GLOBAL *p, uint32_t v) { __asm__ volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+INLINE void arrive(uint32_t GLOBAL *p) { // what the block wrote before the barrier is released with it
+  block_barrier();
+  if (block_thread() == 0) __asm__ volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(p) : "memory");
+}
+INLINE void acquire_first(uint32_t GLOBAL *p) { // by the thread that polled, before the block goes on
+  uint32_t v;
+  __asm__ volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+}
+INLINE void acquire_all(void) {}
+INLINE void pause_polling(void) {}
+INLINE uint64_t clock_now(void) { // nanoseconds
+  uint64_t v;
+  __asm__ volatile("mov.u64 %0, %%globaltimer;" : "=l"(v)::"memory");
+  return v;
+}
+INLINE void fetch_ahead(const void GLOBAL *p) { __asm__ volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+INLINE u32x4 load16_once(const void GLOBAL *p) { // of what is read once: it does not stay in the first cache
+  u32x4 v;
+  __asm__("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "l"(p));
+  return v;
+}
 // Tiles as above, two products of 16 rows and 8 tokens each.
 enum { ROW_SCALES = 2, TOKEN_SCALES = 4 };
 INLINE uint32_t tile_line(int j) { return thread_id() % 32 / 4 + 8 * (uint32_t)j; }

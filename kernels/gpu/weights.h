@@ -13,7 +13,7 @@ typedef struct {
   uint32_t rows, nb;
 } weights;
 
-INLINE weights weights_of(const gr_matrix GR_CONSTANT *m) {
+INLINE weights weights_of(const gr_matrix GR_MATRIX *m) {
   const uint32_t nb = m->cols / 32;
   return (weights){m->data, m->scales, (size_t)m->rows * nb, m->rows, nb};
 }
@@ -107,7 +107,7 @@ INLINE float weight_value(uint32_t layout, const weights *m, uint32_t row, uint3
   return layout == GR_Q4_1 || layout == GR_Q4_K || layout == GR_I8_A ? product + low : product;
 }
 // The same for a matrix of any layout.
-INLINE float matrix_value(const gr_matrix GR_CONSTANT *matrix, uint32_t row, uint32_t c) {
+INLINE float matrix_value(const gr_matrix GR_MATRIX *matrix, uint32_t row, uint32_t c) {
   const weights m = weights_of(matrix);
   switch (matrix->layout) {
   case GR_Q4_0: return weight_value(GR_Q4_0, &m, row, c);

@@ -1,7 +1,8 @@
-"""Every kernel of GPUs against the numpy meaning of its op, and whole models, on the GPU at hand."""
+"""Every kernel of GPUs against the numpy meaning of its op: on a gfx1201 in software with every check, and on a GPU."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from conftest import GOLDEN
 from gpu_bench import GpuBench
 from kernel_cases import KERNELS, Absorbed, check, check_epilogues, fitting
 from model_runs import TOKENS, worked
+from sim.launches import GROUPS, RANDOM_ORDER, STRICT, WEAK, Simulator
+from simulated import gfx1201
 
 from graphrun import backends
 from graphrun.backends.gpu import GpuBackend
@@ -24,13 +27,20 @@ CHUNKED = 1e-5  # numpy solves the delta rule of many tokens in segments: relati
 
 
 @pytest.fixture(scope="module", params=["hip", "cuda"])
-def gpu(request: pytest.FixtureRequest) -> GpuBackend:
+def gpu(request: pytest.FixtureRequest) -> Iterator[GpuBackend]:
+    if request.param == "hip":
+        with gfx1201() as simulated:
+            simulator = Simulator()
+            simulator.options(STRICT | GROUPS | RANDOM_ORDER | WEAK, seed=1)
+            yield simulated
+            simulator.options(STRICT)
+        return
     try:
-        found = backends.open(str(request.param))
+        found = backends.open("cuda")
     except BackendError as error:
         pytest.skip(error.message)
     assert isinstance(found, GpuBackend)
-    return found
+    yield found
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -57,6 +67,7 @@ def test_epilogues(name: str, stored: bool, gpu: GpuBackend) -> None:
     check_epilogues(op, kernel, run, whole_blocks=True)
 
 
+@pytest.mark.parametrize("gpu", ["cuda"], indirect=True)  # test_gpu_models.py has those on the simulator
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name: str, gpu: GpuBackend) -> None:
     """Decoding, verifying, rolling back and prefill, bit for bit but for many tokens of the delta rule."""

@@ -36,9 +36,7 @@ PROMPT = "Once upon a time"
 
 
 @pytest.fixture(scope="module")
-def gpu(request: pytest.FixtureRequest) -> Iterator[GpuBackend]:
-    if not request.config.getoption("--simulate"):
-        pytest.skip("runs with --simulate")
+def gpu() -> Iterator[GpuBackend]:
     with gfx1201() as found:
         yield found
 

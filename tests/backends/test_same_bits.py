@@ -24,7 +24,7 @@ MODELS = json.loads((GOLDEN / "manifest.json").read_text())["models"]
 DENSE = sorted(n for n in MODELS if n.endswith((".F32", ".F16", ".BF16")))
 SETS = [name for name, usable in engine.instruction_sets().items() if usable]
 PROMPT = [504, 3575, 282, 4649, 314]
-LENGTH, CHUNK = 256, 64
+LENGTH, CHUNK = 160, 48
 
 
 def opened(path: Path, backend: str, activations: Activations = "q8") -> Model:

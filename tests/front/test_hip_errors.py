@@ -46,7 +46,11 @@ class Bindings:
         if name == "hipGetDeviceCount":
             return (len(self.architectures),)
         if name == "hipGetDeviceProperties":
-            return (SimpleNamespace(name=b"Radeon", gcnArchName=self.architectures[arguments[0]].encode()),)
+            return (
+                SimpleNamespace(
+                    name=b"Radeon", gcnArchName=self.architectures[arguments[0]].encode(), multiProcessorCount=4
+                ),
+            )
         if name == "hipSetDevice":
             self.chosen += arguments
         return {"hipMemGetInfo": (1 << 30, 2 << 30), "hipMalloc": (4096,), "hipModuleLoadData": (1,)}.get(name, ())

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import GOLDEN, ROOT, GoldenText
@@ -24,7 +22,6 @@ from graphrun.kernel_report import TARGETS, Report, as_table, inspect
 from graphrun.ops import OPS
 
 NAMES = re.findall(r"KERNEL\((\w+),", (ROOT / "kernels" / "gpu" / "table.h").read_text())
-SPILLING = ("delta_rule", "delta_chunk", "delta_layer")  # SGPRs, to lanes of VGPRs
 inspected = cache(inspect)
 GOOD = KernelFacts("k", 256, 192, 192, 100, 0, 0, 0, 0, 1000)
 
@@ -40,14 +37,8 @@ def test_every_kernel_of_the_table_is_there(target: str) -> None:
     assert report.breaches == [line for k in report.kernels for line in breaches(target, k)]
 
 
-def _limited() -> Iterator[Any]:
-    for target in TARGETS:
-        for name in NAMES:
-            spills = target == "gfx1201" and name in SPILLING
-            yield pytest.param(target, name, marks=pytest.mark.xfail(strict=True) if spills else ())
-
-
-@pytest.mark.parametrize(("target", "name"), list(_limited()))
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_kernels_keep_their_limits(target: str, name: str) -> None:
     (kernel,) = (k for k in inspected(target).kernels if k.name == name)
     assert (kernel.facts is None) == (target == "sm_90")  # where registers are unknown

@@ -13,6 +13,7 @@ from gguf import GGMLQuantizationType
 from requantise import requantise
 
 from graphrun import load
+from graphrun.backends.native import NativeBackend
 from graphrun.model import Model
 
 A = np.ndarray[Any, Any]
@@ -79,8 +80,10 @@ def test_greedy_text(kind: str, model: Model, prompt: int) -> None:
     assert equal.sum() >= len(ids) - 6
 
 
-def test_numpy_gives_the_same_bits(model: Model) -> None:
+def test_numpy_gives_the_same_bits(kind: str, model: Model) -> None:
     """In a chunk on the numpy backend, and one by one on the fastest: equal logits."""
+    if kind == "Q4_1" and isinstance(model.backend, NativeBackend):
+        pytest.skip("test_same_bits.py compares a longer text of this file")
     tokens = TEXT[:24]
     session = model.session()
     single = np.stack([session.decode(t) for t in tokens])

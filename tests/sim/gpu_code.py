@@ -10,9 +10,10 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from graphrun.backends.assembly import LISTING
+from graphrun.backends.codeobject import GFX1201, code_object
+
 INCLUDE = Path(str(find_spec("ziglang").origin)).parent / "lib" / "include"  # type: ignore[union-attr]
-ROOT = Path(__file__).resolve().parents[2]
-ENTRIES = ROOT / "kernels" / "gpu" / "entries.c"
 FLAGS = (
     *(
         "-x",
@@ -37,10 +38,9 @@ def compile_kernels(source: Path, output: Path, *more: str) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def kernels(folder: Path) -> tuple[dict[str, bytes], dict[str, list[str]]]:
+def kernels() -> tuple[dict[str, bytes], dict[str, list[str]]]:
     """Machine code by function, and the mnemonics of the listing by function, of every kernel of the package."""
-    listing = compile_kernels(ENTRIES, folder / "entries.s", "-S")
-    return functions(compile_kernels(ENTRIES, folder / "entries.o", "-c")), mnemonics(listing.decode())
+    return functions(code_object(GFX1201)), mnemonics(code_object(LISTING).decode())
 
 
 def functions(elf: bytes) -> dict[str, bytes]:

@@ -90,6 +90,7 @@ void start_group(resident *r, const launch *l, u64 number) {
   g->id[2] = (u32)(number / l->grid[0] / l->grid[1]);
   g->arrived = g->ended = 0;
   g->epoch = 0;
+  g->acquired = 0;
   free(g->lds_shadow), free(g->caches);
   g->lds_shadow = g->caches = 0;
   memset(g->lds, sim.options & POISON ? POISONED_BYTE : 0, g->lds_bytes);

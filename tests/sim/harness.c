@@ -42,7 +42,7 @@ static void store_state(const wave *w, machine *m) {
 }
 
 // Runs `size` bytes of code until it ends or s_endpgm; 0, or -1 with m->error set.
-int run_one(const void *text, u64 size, machine *m) {
+API int run_one(const void *text, u64 size, machine *m) {
   code c = {.image = text, .base = (u64)text, .size = size, .text_end = size};
   wave *w = memset(aligned_alloc(sizeof(vec), sizeof *w), 0, sizeof *w);
   group g = {.waves = w, .count = 1, .lds = m->lds, .lds_bytes = m->lds_bytes};
@@ -70,7 +70,7 @@ int run_one(const void *text, u64 size, machine *m) {
 }
 
 // Decodes the instruction at `offset` and prints it; its size in bytes, 0 if it is none.
-int decode_text(const void *text, u64 size, u64 offset, inst *i, char *line, u64 line_size) {
+API int decode_text(const void *text, u64 size, u64 offset, inst *i, char *line, u64 line_size) {
   code c = {.image = text, .base = (u64)text, .size = size, .text_end = size};
   decode(&c, offset, i);
   line[0] = 0;

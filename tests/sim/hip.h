@@ -3,8 +3,6 @@
 #include "codeobject.h"
 #include <pthread.h>
 
-#define API __attribute__((visibility("default")))
-
 typedef enum {
   hipSuccess = 0, hipErrorInvalidValue = 1, hipErrorOutOfMemory = 2, hipErrorInvalidDevicePointer = 17, hipErrorInvalidImage = 200,
   hipErrorNoBinaryForGpu = 209, hipErrorInvalidHandle = 400, hipErrorNotFound = 500, hipErrorIllegalAddress = 700,

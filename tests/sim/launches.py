@@ -18,7 +18,7 @@ from graphrun.backends.gpu import GpuBackend
 from sim.gpu_code import FLAGS, compile_kernels
 from sim.simulator import ZIG, rocm_folder
 
-BOUNDS, WAITS, LDS, COUNT, RANDOM_ORDER, WEAK, PERTURB, POISON = (1 << n for n in range(8))
+BOUNDS, WAITS, LDS, COUNT, RANDOM_ORDER, WEAK, PERTURB, POISON, GROUPS = (1 << n for n in range(9))
 STRICT = BOUNDS | WAITS | LDS | POISON
 LIMIT = 50_000_000
 COUNTERS = (

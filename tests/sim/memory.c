@@ -113,7 +113,7 @@ INLINE void move_words(wave *w, const inst *i, int load, u32 words, const u64 *a
 
 // Loads and stores of dwords, all in one allocation: most of them. What it leaves undone goes lane by lane.
 static int run_plain(wave *w, const inst *i, const access *a, const u64 *at) {
-  if (i->format != VGLOBAL || a->kind == ATOMIC || a->bytes < 4 || sim.options & WEAK_MEMORY) return 0;
+  if (i->format != VGLOBAL || a->kind == ATOMIC || a->bytes < 4 || sim.options & (WEAK_MEMORY | CHECK_GROUPS)) return 0;
   if (sim.options & CHECK_BOUNDS && !in_one_allocation(w, a, at)) return 0;
   switch (a->bytes) {
   case 4: move_words(w, i, a->kind == LOAD, 1, at); break;
@@ -161,7 +161,8 @@ static void issue(wave *w, const inst *i, const access *a) {
 
 static int cache_control(wave *w, const inst *i) {
   if (i->op != OP_global_inv && i->op != OP_global_wb && i->op != OP_global_wbinv) return 0;
-  if (i->op != OP_global_wb && sim.options & WEAK_MEMORY) invalidate(w->group, i->scope);
+  if (i->op != OP_global_wb && sim.options & WEAK_MEMORY) invalidate(w, i->scope);
+  if (i->op != OP_global_wb && i->scope >= SCOPE_DEV) acquired(w->group);
   if (i->op == OP_global_inv) load_issued(w, LOAD_COUNTER, i, 0, 0);
   else store_issued(w, i);
   return 1;
@@ -184,7 +185,7 @@ void run_memory(wave *w, const inst *i) {
   FOR_LANES(lane, w->exec) {
     int device;
     uint8_t *const p = place(w, i, a, at[lane], lane, &device);
-    if (!p) return;
+    if (!p || (device && sim.options & CHECK_GROUPS && !check_between(w, i, a->kind, (u64)p, a->bytes))) return;
     if (a->kind == LOAD) load_lane(w, i, a, p, lane, device);
     else if (a->kind == STORE) store_lane(w, i, a, p, lane, device);
     else atomic_lane(w, i, a, p, lane, device);

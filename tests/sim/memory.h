@@ -3,6 +3,7 @@
 #include "registers.h"
 #include <math.h>
 
+enum { SCOPE_CU, SCOPE_SE, SCOPE_DEV, SCOPE_SYS };
 typedef enum { NO_ACCESS, LOAD, STORE, ATOMIC } access_kind;
 typedef enum {
   ADD, SUB, REVERSE_SUB, SWAP, AND, OR, XOR, MIN_SIGNED, MIN, MAX_SIGNED, MAX, INCREMENT, DECREMENT, COMPARE_SWAP, MASKED_OR, COND_SUB,
@@ -59,6 +60,10 @@ INLINE void put_value(wave *w, u32 bytes, u32 vgpr, u32 lane, u64 value) {
 int allocation_around(u64 address, u64 *begin, u64 *end);
 // shared.c: bytes of LDS for an access, checked; 0 after `fail`
 uint8_t *lds_place(wave *w, const inst *i, u64 address, u32 bytes, access_kind kind);
+// between.c
+void forget_stores(void);                               // a launch begins
+void acquired(group *g);                                // what other workgroups have stored so far
+int check_between(wave *w, const inst *i, access_kind kind, u64 address, u32 bytes); // of device memory; false after `fail`
 // weak.c
 void end_store(wave *w);                                // the stores since the last call were one instruction's
 void weak_atomic(wave *w, u64 address, u32 bytes);      // before an atomic on device memory

@@ -11,9 +11,9 @@ static const char *const COUNTERS[] = { // the members of `counters`, in order
 enum { COUNTER_NAMES = sizeof COUNTERS / sizeof *COUNTERS };
 _Static_assert(COUNTER_NAMES == sizeof(counters) / sizeof(u64), "a name for each counter");
 
-simulator *simulator_state(void) { return &sim; }
+API simulator *simulator_state(void) { return &sim; }
 
-const char *counter_name(u32 n) { return n < COUNTER_NAMES ? COUNTERS[n] : 0; }
+API const char *counter_name(u32 n) { return n < COUNTER_NAMES ? COUNTERS[n] : 0; }
 
 static int write_place(char *text, size_t size, const wave *w, const inst *i) {
   const group *g = w ? w->group : 0;

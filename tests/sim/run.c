@@ -2,6 +2,7 @@
 //
 // An ordinary launch has one workgroup at a time, or, in random order, a few; a cooperative one all of them. In random order turns
 // are short and of random length, and some waves let most of theirs pass for a while: no order is fair that a kernel may rely on.
+#include "memory.h"
 #include "run.h"
 #include <stdlib.h>
 
@@ -92,6 +93,7 @@ int run_launch(const launch *l) {
   sim.error[0] = 0;
   now = 1;
   made_progress();
+  forget_stores();
   if (prepare(&s)) schedule(&s);
   else fail(0, 0, "no memory for %u workgroups", s.room);
   now = 0;

@@ -8,12 +8,15 @@
 //   shared.c    DS: LDS loads, stores, permutes, race and initialisation checks
 //   waits.c     counters of loads in flight, and registers that are not there yet
 //   weak.c      store buffers and stale caches
+//   between.c   stores of a workgroup that others use too early
 //   run.c       waves, workgroups, barriers, the scheduler, a launch
 //   hip.c       the functions of libamdhip64 that the package hip-python calls
 //   report.c    error text, counters
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+
+#define API __attribute__((visibility("default"))) // for Python; the rest is hidden
 
 enum { LANES = 32, ROW = 16 };
 typedef uint32_t u32;
@@ -77,6 +80,7 @@ typedef struct group {
   uint16_t count, arrived, ended;
   uint8_t *lds;
   u32 lds_bytes, epoch, id[3];
+  u64 acquired;           // between.c's: when it last acquired what others stored
   void *lds_shadow, *caches; // shared.c's, weak.c's
 } group;
 
@@ -90,7 +94,8 @@ typedef struct {
 } launch;
 
 typedef enum {
-  CHECK_BOUNDS = 1, CHECK_WAITS = 2, CHECK_LDS = 4, COUNT = 8, RANDOM_ORDER = 16, WEAK_MEMORY = 32, PERTURB = 64, POISON = 128
+  CHECK_BOUNDS = 1, CHECK_WAITS = 2, CHECK_LDS = 4, COUNT = 8, RANDOM_ORDER = 16, WEAK_MEMORY = 32, PERTURB = 64, POISON = 128,
+  CHECK_GROUPS = 256
 } option;
 
 // One line for each of COUNTERS in report.c; u64 members only.
@@ -111,7 +116,7 @@ extern simulator sim;
 
 // decode.c
 void decode(const code *c, u64 offset, inst *out); // words == 0 if it is no instruction
-const char *op_name(u32 op);
+API const char *op_name(u32 op);
 int disassemble(const inst *i, char *text, size_t size); // as LLVM prints it, without comments
 
 // each format's instructions; they advance nothing (the caller has set w->pc to the next one) and fail by `fail`
@@ -126,8 +131,8 @@ void run_shared(wave *w, const inst *i);
 
 // memory.c: device memory is host memory at the same address, if an allocation covers it
 int allocated(u64 address, u64 bytes);
-void allocation_add(u64 begin, u64 end);
-int allocation_remove(u64 begin);
+API void allocation_add(u64 begin, u64 end);
+API int allocation_remove(u64 begin);
 
 // waits.c
 enum { LOAD_COUNTER, DS_COUNTER, KM_COUNTER, STORE_COUNTER }; // `counter` below
@@ -143,7 +148,7 @@ void lds_epoch(group *g);                         // a workgroup barrier was pas
 void weak_store(wave *w, u64 address, const void *data, u32 bytes);
 void weak_load(wave *w, u64 address, void *data, u32 bytes, u32 scope);
 void drain_stores(wave *w, u32 left);
-void invalidate(group *g, u32 scope);
+void invalidate(wave *w, u32 scope);
 u64 random_number(void);
 
 // run.c

@@ -9,59 +9,61 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 from graphrun.backends.build import cache_folder, compiler, made_once, run_compiler, short_hash
 
 HERE = Path(__file__).parent
-MARCH = ("-march=x86_64_v3",) if platform.machine().lower() in ("x86_64", "amd64") else ()
+X86 = platform.machine().lower() in ("x86_64", "amd64")
+HIP_LIBRARY, OTHER_NAME = "libamdhip64.so", "libgfx1201s.so"  # of equal length
+GLIBC = ("-target", "x86_64-linux-gnu.2.36")  # that of any system since 2022
 FLAGS = (
-    *MARCH,
-    *("-O2", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-sanitize=all"),
-    *("-fno-strict-aliasing", "-Wall", "-Wno-psabi", "-Werror", "-fPIC", "-shared"),
+    *(("-march=x86_64_v3",) if X86 else ()),
+    *(GLIBC if X86 and sys.platform == "linux" else ()),
+    *("-O3", "-std=gnu11", "-ffp-contract=off", "-fno-math-errno", "-fno-sanitize=all"),
+    *("-fno-strict-aliasing", "-Wall", "-Wno-psabi", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared"),
+    f"-Wl,-soname,{HIP_LIBRARY}",
 )
 ZIG = (sys.executable, "-m", "ziglang")
-HIP_LIBRARY = "libamdhip64.so"
-HIP_FLAGS = (  # a library for the glibc of any system since 2022, with AMD's functions alone to be seen
-    *("-target", "x86_64-linux-gnu.2.36", "-O3", "-fvisibility=hidden", f"-Wl,-soname,{HIP_LIBRARY}"),
-)
-ALONE = "harness.c"  # runs single instructions
 VCC, M0, EXEC, SCC = 106, 125, 126, 253
 LANES, VGPRS = 32, 256
 
 
-def library(sources: Sequence[Path] | None = None) -> Path:
-    """The shared library of all C files here; compiled unless the cache has one of the same text."""
-    files = sorted(sources or HERE.glob("*.c"))
-    target = cache_folder() / f"gfx1201sim-{_key(files, FLAGS)}.so"
-    return _compiled(files, FLAGS, target)
-
-
 def rocm_folder() -> Path:
     """A folder for ROCM_PATH, whose lib/libamdhip64.so runs kernels on this simulator; compiled once for each text."""
-    files = [path for path in sorted(HERE.glob("*.c")) if path.name != ALONE]
-    flags = (*(flag for flag in FLAGS if flag != "-O2"), *HIP_FLAGS)
-    folder = cache_folder() / f"gfx1201sim-{_key(files, flags)}"
-    _compiled(files, flags, folder / "lib" / HIP_LIBRARY)
-    return folder
+    folder = cache_folder() / f"gfx1201sim-{_key()}"
+    target = folder / "lib" / HIP_LIBRARY
 
-
-def _key(files: Sequence[Path], flags: Sequence[str]) -> str:
-    text = [path.read_bytes().decode() for path in [*files, *sorted(HERE.glob("*.h"))]]
-    return short_hash(*text, " ".join(flags), compiler().version)
-
-
-def _compiled(files: Sequence[Path], flags: Sequence[str], target: Path) -> Path:
     def make() -> None:
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            made = Path(folder) / target.name
-            run_compiler([*ZIG, "cc", *flags, *map(str, files), "-o", str(made), "-lm"], made, "the simulator", "")
+        with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
+            made = Path(temporary) / target.name
+            command = [*ZIG, "cc", *FLAGS, *map(str, sorted(HERE.glob("*.c"))), "-o", str(made), "-lm"]
+            run_compiler(command, made, "the simulator", "")
             os.replace(made, target)
 
     made_once(target, f"{target.name}.lock", make, "the simulator cannot be built")
+    return folder
+
+
+def library() -> Path:
+    """The same code by a name under which hip-python does not find it, with a state of its own."""
+    source = rocm_folder() / "lib" / HIP_LIBRARY
+    target = source.with_name(OTHER_NAME)
+
+    def make() -> None:
+        made = target.with_suffix(".new")
+        made.write_bytes(source.read_bytes().replace(HIP_LIBRARY.encode() + b"\0", OTHER_NAME.encode() + b"\0"))
+        os.replace(made, target)
+
+    made_once(target, f"{target.name}.lock", make, "the simulator cannot be built")
     return target
+
+
+def _key() -> str:
+    text = [path.read_bytes().decode() for path in sorted([*HERE.glob("*.c"), *HERE.glob("*.h")])]
+    return short_hash(*text, " ".join(FLAGS), compiler().version)
 
 
 class Machine(ctypes.Structure):
@@ -118,6 +120,7 @@ def load() -> ctypes.CDLL:
     size = ctypes.c_uint64
     lib.decode_text.argtypes = [ctypes.c_char_p, size, size, ctypes.POINTER(Instruction), ctypes.c_char_p, size]
     lib.op_name.restype = ctypes.c_char_p
+    lib.simulator_state.restype = ctypes.c_void_p
     return lib
 
 

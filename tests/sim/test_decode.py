@@ -15,8 +15,8 @@ Kernels = tuple[dict[str, bytes], dict[str, list[str]]]
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Kernels:
-    return gpu_code.kernels(tmp_path_factory.mktemp("gpu"))
+def kernels() -> Kernels:
+    return gpu_code.kernels()
 
 
 def walk(code: bytes) -> list[tuple[int, int, str]]:

@@ -32,7 +32,7 @@ class Options(ctypes.Structure):
 
 @pytest.fixture(params=[None, 1, 2, 3, 4], ids=lambda seed: f"seed {seed}" if seed else "exact")
 def options(request: pytest.FixtureRequest) -> Iterator[Options]:
-    state = Options.in_dll(load(), "sim")
+    state = Options.from_address(load().simulator_state())
     before = state.options, state.seed
     if request.param:
         state.options, state.seed = state.options | PERTURB, request.param
@@ -126,7 +126,7 @@ def test_subnormal_and_huge_quotients(options: Options) -> None:
 
 
 def test_perturbation_is_a_function_of_its_input() -> None:
-    state = Options.in_dll(load(), "sim")
+    state = Options.from_address(load().simulator_state())
     before = state.options, state.seed
     rng = np.random.default_rng(0)
     x = np.abs(rng.standard_normal(LANES)).astype(np.float32) + np.float32(0.01)

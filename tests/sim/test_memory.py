@@ -16,9 +16,10 @@ NOTHING = "outside every allocation"
 
 @pytest.fixture
 def options() -> Iterator[ctypes.c_uint32]:
-    state = ctypes.c_uint32.in_dll(load(), "sim")  # the first member
+    state = ctypes.c_uint32.from_address(load().simulator_state())  # the first member
+    before = state.value
     yield state
-    state.value = 0
+    state.value = before
 
 
 class Buffer:

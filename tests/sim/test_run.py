@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from graphrun.backends.gpu import GpuBackend
 from graphrun.core.errors import BackendError
 from sim.launches import (
     COUNT,
+    GROUPS,
     RANDOM_ORDER,
     STRICT,
     THREADS,
@@ -214,3 +216,26 @@ def test_weak_memory_finds_a_release_of_one_wave_alone(gpu: GpuBackend, module: 
     assert wrong(STRICT | RANDOM_ORDER | WEAK, 0) > 0
     assert wrong(STRICT | RANDOM_ORDER | WEAK, 1) == 0
     assert wrong(STRICT, 0) == 0  # what a check in order does not see
+
+
+@pytest.mark.parametrize("options", [STRICT | GROUPS | more for more in (0, RANDOM_ORDER, RANDOM_ORDER | WEAK)])
+def test_what_other_workgroups_stored(
+    options: int, gpu: GpuBackend, module: Any, bugs: Any, simulator: Simulator
+) -> None:
+    """It is used after an acquire alone; workgroups that meet at barriers of the grid do that."""
+
+    def error(made: Any, name: str, groups: int, *values: Any) -> str:
+        memory = Memory.zeros(gpu.device, 16 * THREADS)
+        rows = (ctypes.c_uint64(memory.address + 4 * n * THREADS) for n in range(3 if name == "stale" else 1))
+        done = launch_together(gpu, made, name, groups, *rows, *map(ctypes.c_uint32, values))
+        return "" if int(done) == 0 else simulator.last_error()
+
+    for seed in range(4):
+        simulator.options(options, seed)
+        line = error(bugs, "stale", 2, 0)
+        assert re.fullmatch(
+            r"kernel stale: global_load_b32 at code\+0x[0-9a-f]+, workgroup \(1,0,0\) wave \d: "
+            r"reads what workgroup \(0,0,0\) stored, at 0x[0-9a-f]+, without acquiring it",
+            line,
+        )
+        assert error(bugs, "stale", 2, 1) == error(module, "ring", 7, 7, 4) == ""

@@ -5,7 +5,7 @@
 #include "memory.h"
 #include <stdlib.h>
 
-enum { STORES = 1024, LINE = 128, LINES = 1024, L0S = 2, SCOPE_SE = 1, SCOPE_DEV = 2, DRAIN_CHANCE = 64 };
+enum { STORES = 1024, LINE = 128, LINES = 1024, L0S = 2, DRAIN_CHANCE = 64 };
 
 typedef struct { u64 address; u32 batch; uint8_t bytes, chosen, data[16]; } store; // batch: which of the wave's store instructions
 typedef struct { store stores[STORES]; u32 count, batch; u64 low, high; } buffer; // low, high: bounds of their addresses
@@ -166,9 +166,9 @@ void weak_atomic(wave *w, u64 address, u32 bytes) {
   evict(&caches_of(w->group)->l1, address);
 }
 
-void invalidate(group *g, u32 scope) {
-  caches *const all = g->caches;
+void invalidate(wave *w, u32 scope) { // the other compute unit's L0 is for its own waves to invalidate
+  caches *const all = w->group->caches;
   if (!all || scope < SCOPE_SE) return;
-  for (int n = 0; n < L0S; n++) memset(all->l0[n].tag, 0, sizeof all->l0[n].tag);
+  memset(l0_of(w)->tag, 0, sizeof l0_of(w)->tag);
   if (scope >= SCOPE_DEV) memset(all->l1.tag, 0, sizeof all->l1.tag);
 }
