@@ -93,12 +93,10 @@ def run(
     activations: options.Activations = "q8",
 ) -> None:
     more = Drafting(draft, draft_pmin, mtp, dflash, lookup), ppl_first if ppl else None, Timing(profile, trace)
-    ids_of = partial(
-        Prompt.given(prompt, file, tokens, tokens_file).encode, raw=raw or ppl, special=not ppl, system=system
-    )
     sampling = Sampling(temp, top_k, top_p, min_p, repeat_penalty, repeat_last_n, seed)
     loaded = opened(options.one_model(model, model_option), graph, backend, threads, ctx_size, activations)
-    answer(loaded, ids_of(loaded), n_predict, sampling, stop or (), ignore_eos, dump_logits, *more)
+    ids = Prompt.given(prompt, file, tokens, tokens_file).encode(loaded, raw=raw or ppl, special=not ppl, system=system)
+    answer(loaded, ids, n_predict, sampling, stop or (), ignore_eos, dump_logits, *more)
 
 
 @app.command()
