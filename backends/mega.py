@@ -64,14 +64,12 @@ class Launch:
         return max(sum(s.ends for s in self.steps) - 1, 0)
 
 
-def launches(
-    program: Program, resident: Callable[[str], bool], finished: Sequence[str] = tuple(FINISHED)
-) -> list[Launch]:
+def launches(program: Program, resident: Callable[[str], bool]) -> list[Launch]:
     """The launches of a step. A segment that has a call without a body in the resident kernel is launched call by
-    call; `resident` tells of a kernel by name whether it has one, `finished` are those that products can finish."""
+    call; `resident` tells of a kernel by name whether it has one."""
     segments = [list(found) for _, found in groupby(range(len(program.calls)), lambda i: program.calls[i].segment)]
     whole = [all(resident(program.calls[i].kernel.name) for i in calls) for calls in segments]
-    makers = _makers(program, segments, finished)
+    makers = _makers(program, segments)
     found: list[Launch] = []
     run: list[Step] = []
     maker: int | None = None  # of the segment's activations
@@ -84,7 +82,7 @@ def launches(
             continue
         if first in makers and whole[number + 1]:
             maker = first
-        if maker is None or program.calls[first].kernel.name in finished:
+        if maker is None or program.calls[first].kernel.name in FINISHED:
             run.extend(_steps(program, calls, made, late=maker is not None))
     return found + [Launch(tuple(run))] * bool(run)
 
@@ -107,7 +105,7 @@ def is_product(call: Call) -> bool:
     return tokens == 1 and Q8.nbytes((channels,)) <= LINE_BYTES and x.place == "arena"
 
 
-def _makers(program: Program, segments: Sequence[Sequence[int]], finished: Sequence[str]) -> set[int]:
+def _makers(program: Program, segments: Sequence[Sequence[int]]) -> set[int]:
     """Calls that blocks may make, or finish, for themselves: only products of the next segment read what they store."""
     readers: dict[object, list[int]] = {}
     for index, call in enumerate(program.calls):
@@ -120,7 +118,7 @@ def _makers(program: Program, segments: Sequence[Sequence[int]], finished: Seque
         stored = [o for o in call.stored if o.place == "arena"]
         if len(calls) > 1 or len(stored) != 1 or stored[0].type.dtype != Q8 or stored[0].value.root in kept:
             continue
-        if not (_can_be_made(call, stored[0]) or (call.kernel.name in finished and _can_be_finished(call))):
+        if not (_can_be_made(call, stored[0]) or (call.kernel.name in FINISHED and _can_be_finished(call))):
             continue
         if readers.get(stored[0].value.root) != list(after) or not all(is_product(program.calls[i]) for i in after):
             continue

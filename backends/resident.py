@@ -11,7 +11,6 @@ import numpy as np
 from graphrun.backends.device import A, Device, Memory, entries
 from graphrun.backends.mega import (
     ENDS,
-    FINISHED,
     STAGE,
     TOKENS,
     WAITS,
@@ -47,8 +46,7 @@ class Build:
         address, nbytes = device.constant(self.module, "mega_sizes")
         sizes = np.empty(nbytes // 4, np.uint32)
         device.download(address, sizes)
-        self.threads, self.lds, stage, self.waves, columns = (int(n) for n in sizes)
-        self.finished = tuple(FINISHED) if columns else ("attn_split",)
+        self.threads, self.lds, stage, self.waves = (int(n) for n in sizes)
         assert stage == STAGE.itemsize
         found = enumerate(entries(device, self.module, "mega_table"))
         self.places = {name: place for place, (name, _, when) in found if when in have}
@@ -195,7 +193,7 @@ class ResidentSteps:
         if build is None:
             return None
         found: list[tuple[Launch, Memory | None]] = []
-        for launch in launches(program, build.places.__contains__, build.finished):
+        for launch in launches(program, build.places.__contains__):
             stages = None
             if launch.single is None:
                 made = table(program, launch.steps, records, build.places, matrix, resident.blocks, build.waves)

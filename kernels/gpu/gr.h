@@ -53,9 +53,12 @@ typedef struct {
 } gr_entry;
 #define GR_CONSTANTS __attribute__((used, visibility("protected"))) const
 
+// In the resident kernel, functions that are called keep their registers and instructions apart.
 #if defined(GR_RESIDENT) && defined(__NVPTX__)
+#define APART static __attribute__((noinline))
 enum { BESIDE = 2 };
 #else
+#define APART INLINE
 enum { BESIDE = 1 };
 #endif
 enum { BLOCK = BESIDE * THREADS };

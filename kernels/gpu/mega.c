@@ -11,7 +11,11 @@
 #include "rows.c"
 #include "sample.c"
 
+#ifdef GR_FEW
 enum { GROUP_LDS = 16384 }; // bytes of shared memory of a workgroup
+#else
+enum { GROUP_LDS = COLUMNS_LDS };
+#endif
 enum { ENDS = 1, WAITS = 2, PRODUCT = 4, LATE = 8 }; // last and first call of a segment; rows by waves; finished by products
 enum { KEPT, PLAIN, NORMED, GATED, SIGMOID, ROUNDED, MERGED, DELTA }; // activations: still there, copied, made from `maker`
 enum { ARRIVED = 0, FAILED = 64, WHERE = 65, ABSENT = 66, REACHED = 128 }; // words of the state, as backends/mega.py says
@@ -42,15 +46,13 @@ typedef struct {
 // Functions that are called keep their registers apart, and find what they need in shared memory; where everything is
 // one function, it lies in registers. Calls come through shared memory where records lie there, two of them at a time.
 #if defined(__NVPTX__)
-#define APART static __attribute__((noinline))
 typedef const resident LDS *here;
 typedef const gr_stage LDS *stage;
-enum { STAGES = 2 * STAGE_WORDS, HERE = sizeof(resident) / 4, COLUMNS_TOO = 1 };
+enum { STAGES = 2 * STAGE_WORDS, HERE = sizeof(resident) / 4 };
 #else
-#define APART INLINE
 typedef const resident *here;
 typedef const gr_stage GR_CONSTANT *stage;
-enum { STAGES = 0, HERE = 0, COLUMNS_TOO = 0 }; // the delta rule by columns would take more registers than there are
+enum { STAGES = 0, HERE = 0 };
 #endif
 enum { FRONT = (STAGES + HERE + 4) / 4 * 4 }; // words before the workgroups' shared memory; the last: whether to go on
 #define GO_ON gr_block_lds[FRONT - 1]
@@ -130,7 +132,7 @@ INLINE void make_activations(here r, stage s) {
     break;
   }
   case DELTA:
-    if (COLUMNS_TOO) delta_line(x, (const gr_delta_layer GR_CONSTANT *)&s->maker, r->scratch, (LDS float *)(gr_block_lds + FRONT), nb);
+    delta_line(x, (const gr_delta_layer GR_CONSTANT *)&s->maker, r->scratch, (LDS float *)(gr_block_lds + FRONT), nb);
     break;
   case ROUNDED: rounded_line(x, (const gr_quantize GR_CONSTANT *)&s->maker, nb); break;
   default: copy_line(x, ((const gr_gemv GR_CONSTANT *)&s->call)->x, nb);
@@ -227,7 +229,7 @@ APART void run_columns(here r, stage s, uint32_t first) {
 // Calls that products finish; 0 for a long context, whose attention has its own end.
 INLINE int run_late(here r, stage s) {
   const uint32_t first = first_group(r, s->first);
-  if (COLUMNS_TOO && s->kernel == KERNEL_delta_layer) run_columns(r, s, first);
+  if (s->kernel == KERNEL_delta_layer) run_columns(r, s, first);
   else if (splits_of(r->pos) > LATE_SPLITS) return 0;
   else run_parts(r, s, first);
   return 1;
@@ -238,7 +240,7 @@ INLINE int run(here r, uint32_t call, stage s) {
   if (s->flags & PRODUCT) return run_product(r, call, s);
 #endif
 #ifndef GR_FEW
-  if (COLUMNS_TOO && s->flags & LATE && s->kernel == KERNEL_delta_layer) fetch_columns((const gr_delta_layer GR_CONSTANT *)&s->call, first_group(r, s->first));
+  if (s->flags & LATE && s->kernel == KERNEL_delta_layer) fetch_columns((const gr_delta_layer GR_CONSTANT *)&s->call, first_group(r, s->first));
 #endif
   if (!begin(r, call, s)) return 0;
 #ifndef GR_FEW
@@ -266,7 +268,7 @@ GR_ENTRY mega(const gr_stage GLOBAL *table, uint32_t GLOBAL *scratch, uint32_t G
   }
 }
 
-GR_CONSTANTS uint32_t GR_GLOBAL mega_sizes[] = {BLOCK, 4 * FRONT + BESIDE * GROUP_LDS, sizeof(gr_stage), BLOCK / LANES, COLUMNS_TOO};
+GR_CONSTANTS uint32_t GR_GLOBAL mega_sizes[] = {BLOCK, 4 * FRONT + BESIDE * GROUP_LDS, sizeof(gr_stage), BLOCK / LANES};
 enum { WHEN_ONE, WHEN_FEW, WHEN_LINE, WHEN_MANY };
 #define KERNEL(name, op, body, lds, when) {#name, GR_LAYOUT_##op, WHEN_##when},
 GR_CONSTANTS gr_entry GR_GLOBAL mega_table[] = {

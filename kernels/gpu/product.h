@@ -12,8 +12,10 @@ INLINE line line_in_lds(const LDS uint8_t *x, uint32_t nb, uint32_t b) {
   return (line){{q[b], q[nb + b]}, float_of(scale[0]), (int32_t)scale[1]};
 }
 
+// What a block does once for a product is long code, and instructions come from far: functions that are called, and
+// loops that are not unrolled.
 // Channels 4 i .. 4 i + 3, eight lanes a block; the formula of quantise_block.
-INLINE void put_quantised(LDS uint8_t *x, uint32_t nb, uint32_t i, f32x4 v) {
+APART void put_quantised(LDS uint8_t *x, uint32_t nb, uint32_t i, f32x4 v) {
   uint32_t top = 0, word = 0;
   for (int j = 0; j < 4; j++) {
     const uint32_t magnitude = bits_of(v[j]) & 0x7fffffff;
@@ -57,46 +59,44 @@ INLINE void copy_line(LDS uint8_t *x, const uint8_t GLOBAL *from, uint32_t nb) {
     if (part == 0) ((LDS u32x2 *)(x + 32 * nb))[b] = (u32x2){load4(from + 32 * nb + 4 * b), load4(from + 36 * nb + 4 * b)};
   }
 }
-// What a thread does to its channels: all loads first, as far as there are registers.
-enum { EARLY = BESIDE > 1 ? 3 : 1 };
-#define FOR_EARLY(j, i) _Pragma("unroll") for (uint32_t j = 0, i = block_thread(); j < EARLY; j++, i += BLOCK)
-#define FOR_LATE(i, nb) for (uint32_t i = block_thread() + EARLY * BLOCK; i - lane_id() < 8 * (nb); i += BLOCK)
-
 INLINE void norm_line(LDS uint8_t *x, const gr_rms_norm GR_CONSTANT *a, uint32_t nb) {
   const float GLOBAL *from = a->x;
   const uint32_t fours = 8 * nb;
-  f32x4 v[EARLY], w[EARLY];
-  FOR_EARLY(j, i) v[j] = four(from, i, fours), w[j] = four(a->w, i, fours);
+  f32x4 v = four(from, block_thread(), fours), w = four(a->w, block_thread(), fours);
   float sum = 0;
 #pragma unroll 4
   for (uint32_t j = thread_id(); j < a->N; j += THREADS) sum = sum + from[j] * from[j];
   const float scale = 1.0f / __builtin_sqrtf(group_sum(sum) / (float)a->N + (float)a->eps);
-  FOR_EARLY(j, i)
-    if (i - lane_id() < fours) put_quantised(x, nb, i, v[j] * scale * w[j]);
-  FOR_LATE(i, nb) put_quantised(x, nb, i, four(from, i, fours) * scale * four(a->w, i, fours));
+#pragma nounroll
+  FOR_FOURS(i, nb) {
+    const f32x4 y = v * scale * w;
+    v = four(from, i + BLOCK, fours);
+    w = four(a->w, i + BLOCK, fours);
+    put_quantised(x, nb, i, y);
+  }
 }
-INLINE f32x4 gated_four(f32x4 gate, f32x4 up) {
+APART f32x4 gated_four(f32x4 value, f32x4 gate) {
   f32x4 y;
-  for (int j = 0; j < 4; j++) y[j] = gated_f(gate[j], gate[j]) * up[j];
+  for (int j = 0; j < 4; j++) y[j] = gated_f(value[j], gate[j]);
   return y;
 }
 INLINE void gated_line(LDS uint8_t *x, const gr_swiglu GR_CONSTANT *a, uint32_t nb) {
   const uint32_t fours = 8 * nb;
-  f32x4 gate[EARLY], up[EARLY];
-  FOR_EARLY(j, i) gate[j] = four(a->gate, i, fours), up[j] = four(a->up, i, fours);
-  FOR_EARLY(j, i)
-    if (i - lane_id() < fours) put_quantised(x, nb, i, gated_four(gate[j], up[j]));
-  FOR_LATE(i, nb) put_quantised(x, nb, i, gated_four(four(a->gate, i, fours), four(a->up, i, fours)));
-}
-INLINE void sigmoid_line(LDS uint8_t *x, const gr_sigmoid_gate GR_CONSTANT *a, uint32_t nb) {
+  f32x4 gate = four(a->gate, block_thread(), fours), up = four(a->up, block_thread(), fours);
+#pragma nounroll
   FOR_FOURS(i, nb) {
-    const f32x4 value = four(a->x, i, 8 * nb), gate = four(a->gate, i, 8 * nb);
-    f32x4 y;
-    for (int j = 0; j < 4; j++) y[j] = gated_f(value[j], gate[j]);
-    put_quantised(x, nb, i, y);
+    const f32x4 now = gate, times = up;
+    gate = four(a->gate, i + BLOCK, fours);
+    up = four(a->up, i + BLOCK, fours);
+    put_quantised(x, nb, i, gated_four(now, now) * times);
   }
 }
+INLINE void sigmoid_line(LDS uint8_t *x, const gr_sigmoid_gate GR_CONSTANT *a, uint32_t nb) {
+#pragma nounroll
+  FOR_FOURS(i, nb) put_quantised(x, nb, i, gated_four(four(a->x, i, 8 * nb), four(a->gate, i, 8 * nb)));
+}
 INLINE void rounded_line(LDS uint8_t *x, const gr_quantize GR_CONSTANT *a, uint32_t nb) {
+#pragma nounroll
   FOR_FOURS(i, nb) put_quantised(x, nb, i, four(a->x, i, 8 * nb));
 }
 
@@ -169,31 +169,40 @@ INLINE walk fetch_first(uint32_t layout, int R, const weights *m, walk w) {
   advance(&w, m->nb);
   return w;
 }
-// `far` is the walk as far as blocks were fetched ahead.
+INLINE void add_step(uint32_t layout, int R, const block *k, const weights *m, const LDS uint8_t *x, walk w, float *sum) {
+  if (!has_block(m, w)) return;
+  const line l = line_in_lds(x, m->nb, w.from + lane_id());
+  for (int i = 0; i < R; i++) sum[i] = add_loaded(layout, &k[i], &l, sum[i]);
+}
+INLINE void store_rows(int R, const gr_gemv GR_CONSTANT *a, const weights *m, walk w, float *sum, addends extra) {
+  const float total = sum_of_rows(R, sum);
+  const uint32_t mine = w.row + row_of_lane(R);
+  if (lane_id() % (LANES / (uint32_t)R) == 0 && mine < m->rows) store_row(a, mine, total, extra);
+  for (int i = 0; i < R; i++) sum[i] = 0;
+}
+// `far` is the walk as far as blocks were fetched ahead. The last step loads nothing.
 INLINE void multiply_rows(uint32_t layout, int R, const gr_gemv GR_CONSTANT *a, const weights *m, const LDS uint8_t *x, walk w, walk far) {
   const uint32_t nb = m->nb;
   float sum[4] = {0, 0, 0, 0};
   block now[4], next[4];
+  if (w.row >= m->rows) return;
   addends extra = load_addends(a, w.row + row_of_lane(R), m->rows);
   load_step(layout, R, now, m, w);
-  while (w.row < m->rows) {
+  for (;;) {
     walk after = w;
     advance(&after, nb);
+    if (after.row >= m->rows) break;
     load_step(layout, R, next, m, after);
     fetch_step(layout, R, m, far);
     advance(&far, nb);
-    if (has_block(m, w)) {
-      const line l = line_in_lds(x, nb, w.from + lane_id());
-      for (int i = 0; i < R; i++) sum[i] = add_loaded(layout, &now[i], &l, sum[i]);
-    }
+    add_step(layout, R, now, m, x, w, sum);
     if (after.row != w.row) {
-      const float total = sum_of_rows(R, sum);
-      const uint32_t mine = w.row + row_of_lane(R);
-      if (lane_id() % (LANES / (uint32_t)R) == 0 && mine < m->rows) store_row(a, mine, total, extra);
+      store_rows(R, a, m, w, sum, extra);
       extra = load_addends(a, after.row + row_of_lane(R), m->rows);
-      for (int i = 0; i < R; i++) sum[i] = 0;
     }
     for (int i = 0; i < R; i++) now[i] = next[i];
     w = after;
   }
+  add_step(layout, R, now, m, x, w, sum);
+  store_rows(R, a, m, w, sum, extra);
 }
