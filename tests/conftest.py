@@ -28,7 +28,9 @@ LONGEST = (  # files, longest first
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden texts instead of comparing them")
-    parser.addoption("--all-sanitizers", action="store_true", help="sanitise every instruction set, and threads")
+    parser.addoption(
+        "--all-sanitizers", action="store_true", help="kernel tests under sanitizers, which takes minutes"
+    )
     parser.addoption("--extra-golden", metavar="DIR", help="reference data that is not part of the repository")
 
 
@@ -46,7 +48,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def all_sanitizers(request: pytest.FixtureRequest) -> None:
-    """Skips what takes a minute to compile, unless it was asked for."""
+    """Skips what takes minutes to compile, unless it was asked for."""
     if not request.config.getoption("--all-sanitizers"):
         pytest.skip("runs with --all-sanitizers")
 

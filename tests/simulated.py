@@ -7,14 +7,18 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from sim.simulator import HIP_LIBRARY, rocm_folder
 
 from graphrun import backends
 from graphrun.backends import engine
+from graphrun.backends.codeobject import GFX1201, code_object
 from graphrun.backends.gpu import GpuBackend
+from graphrun.backends.resident import Resident
+
+BLOCKS, POLLS = 4, 20000  # of the resident kernel: the more there are, the more of them only wait
 
 
 @cache
@@ -47,7 +51,8 @@ def gfx1201() -> Iterator[GpuBackend]:
     hip.seen, hip.hipGetDeviceCount = count, count
     try:
         found = backends.open("hip")
-        assert isinstance(found, GpuBackend)
+        assert isinstance(found, GpuBackend) and found.resident
+        found.stay(Resident(found.device, partial(code_object, GFX1201), BLOCKS, POLLS))
         yield found
     finally:
         hip.hipGetDeviceCount = lambda: (hip.hipError_t.hipErrorNoDevice, 0)

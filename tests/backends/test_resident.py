@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import GOLDEN
-from model_runs import TOKENS, dflash_blocks, mtp_drafts, worked
+from model_runs import TOKENS, worked
 from sim.launches import GROUPS, RANDOM_ORDER, STRICT, WEAK, Simulator
 from sim.planted import Edit, kernels_with
-from simulated import gfx1201
+from simulated import BLOCKS, POLLS, gfx1201
 from typer.testing import CliRunner
 
 from graphrun import backends
-from graphrun.backends.codeobject import GFX1201, code_object
+from graphrun.backends.codeobject import GFX1201, SM_90, code_object
 from graphrun.backends.gpu import GpuBackend, GpuRunner
 from graphrun.backends.mega import ENDS, STAGE, WAITS, launches
-from graphrun.backends.resident import ABSENT, IMAGES, Resident, ResidentSteps
+from graphrun.backends.resident import ABSENT, IMAGES, Image, Resident, ResidentSteps
 from graphrun.cli import app
 from graphrun.core.errors import BackendError
 from graphrun.core.gguf import ModelFile
@@ -29,19 +30,29 @@ from graphrun.model import Model, graph_of
 
 A = np.ndarray[Any, Any]
 FOLDER = GOLDEN / "models"
-MODELS = ("llama-s.Q4_0", "llama-s.F32", "llama-k.Q6_K", "qwen2-k.Q4_K_M", "qwen2-s.Q4_1", "qwen35-mtp.Q8_0")
+MODELS = ("llama-k.Q6_K", "qwen2-s.Q4_1", "qwen35-mtp.Q8_0")  # others: test_gpu_models.py
 VERIFIED = ((5, 3), (16, 16))
-BLOCKS, POLLS = 4, 20000
 SEEDS = range(20)
 FEW = ("embed", "rms_norm", "rope_store", "gemv_f32_t", "attn_split_t", "swiglu", "add", "argmax")
 ALL_CHECKS = STRICT | GROUPS | RANDOM_ORDER | WEAK
 
 
-@pytest.fixture(scope="module")
-def gpu() -> Iterator[GpuBackend]:
-    with gfx1201() as found:
-        found.stay(resident(found))
-        yield found
+@pytest.fixture(scope="module", params=["hip", "cuda"])
+def gpu(request: pytest.FixtureRequest) -> Iterator[GpuBackend]:
+    """A gfx1201 in software with a few blocks, and the GPU that is there with all of them."""
+    if request.param == "hip":
+        with gfx1201() as simulated:
+            yield simulated
+        return
+    try:
+        found = backends.open("cuda")
+    except BackendError as error:
+        pytest.skip(error.message)
+    assert isinstance(found, GpuBackend) and found.resident
+    yield found
+
+
+simulated_only = pytest.mark.parametrize("gpu", ["hip"], indirect=True)
 
 
 @pytest.fixture
@@ -51,8 +62,11 @@ def simulator(gpu: GpuBackend) -> Iterator[Simulator]:
     found.options(STRICT)
 
 
-def resident(gpu: GpuBackend, image: Callable[[str], bytes] | None = None, polls: int = POLLS) -> Resident:
-    return Resident(gpu.device, image or (lambda source: code_object(GFX1201, source)), BLOCKS, polls)
+def resident(gpu: GpuBackend, image: Image | None = None, polls: int = POLLS) -> Resident:
+    """A resident kernel of its own, so that one which fails leaves the others alone."""
+    if gpu.target.name == "hip":
+        return Resident(gpu.device, image or (lambda source: code_object(GFX1201, source)), BLOCKS, polls)
+    return Resident(gpu.device, lambda source: code_object(SM_90, source), gpu.device.blocks, gpu.device.polls)
 
 
 def opened(name: str, backend: backends.Backend) -> Model:
@@ -84,26 +98,27 @@ def test_a_step_is_one_launch_with_numpys_bits(name: str, gpu: GpuBackend) -> No
     assert {"decode", "verify"} <= shapes.keys() and all(len(shape) == 1 for shape in shapes.values()), shapes
 
 
-def test_drafters(gpu: GpuBackend) -> None:
-    """Steps of MTP layers and of blocks, with what the resident kernel has no body of launched in between."""
-    name = "qwen35-mtp.Q4_0"
-    both = [opened(name, backend) for backend in (gpu, backends.open("numpy", threads=1))]
-    chains = [mtp_drafts(model, 2, 3) for model in both]
-    blocks = [dflash_blocks(model, FOLDER / "dflash.Q4_0.gguf", 20, 3) for model in both]
-    assert chains[0] == chains[1] and blocks[0] == blocks[1]
-
-
-@pytest.mark.parametrize("name", ["llama-s.Q4_0", "qwen35-mtp.Q8_0"])
-def test_call_by_call_has_the_same_bits(name: str, gpu: GpuBackend) -> None:
+def test_call_by_call_has_the_same_bits(gpu: GpuBackend) -> None:
     rows = []
     for keeps in (gpu.resident, None):
-        model = opened(name, gpu)
+        model = opened("qwen35-mtp.Q4_0", gpu)
         runner_of(model).resident = keeps
         rows.append(worked(model, VERIFIED)[0].tobytes())
     assert rows[0] == rows[1]
 
 
-@pytest.mark.parametrize("name", ["llama-s.F32", "llama-s.Q4_0", "qwen2-k.Q4_K_M", "qwen35-k.Q4_K_M"])
+def test_a_thousand_steps(gpu: GpuBackend) -> None:
+    """No wait comes to its end, nor does a bit change, however often blocks meet."""
+    steps = 1000 if gpu.target.name == "cuda" else 10
+    session = opened("llama-s.Q4_0", gpu).session()
+    first = session.decode(TOKENS[0]).tobytes()
+    for _ in range(steps):
+        session.rewind(0)
+        assert session.decode(TOKENS[0]).tobytes() == first
+
+
+@simulated_only
+@pytest.mark.parametrize("name", ["llama-s.Q4_0", "qwen2-k.Q4_K_M", "qwen35-k.Q4_K_M"])
 def test_any_order_of_workgroups(name: str, gpu: GpuBackend, simulator: Simulator) -> None:
     """Late stores, stale caches and unfair turns: neither an alarm nor another bit, in steps of one token and three."""
     wanted = steps(opened(name, backends.open("numpy", threads=1)))
@@ -144,6 +159,7 @@ BUGS = {
 }
 
 
+@simulated_only
 @pytest.mark.parametrize("name", [None, *BUGS])
 def test_bugs_of_the_barrier_are_found(name: str | None, gpu: GpuBackend, simulator: Simulator) -> None:
     """A small build of the kernel; without a bug nothing is found."""
@@ -166,16 +182,20 @@ def test_bugs_of_the_barrier_are_found(name: str | None, gpu: GpuBackend, simula
     assert (found is None) == (name is None), found
 
 
-def test_a_workgroup_that_never_arrives(gpu: GpuBackend, simulator: Simulator) -> None:
-    """The launch ends; the error names what was waited for and who is missing; then steps run call by call."""
+def test_a_workgroup_that_never_arrives(gpu: GpuBackend) -> None:
+    """The launch ends within two seconds; the error names what was waited for and who is missing; then steps run call
+    by call."""
     model, wanted = opened("qwen2-s.Q4_1", gpu), opened("qwen2-s.Q4_1", backends.open("numpy", threads=1))
     runner = runner_of(model)
     runner.resident = stuck = resident(gpu, polls=500)
     gpu.device.upload(stuck.state.address + 4 * ABSENT, np.array([3], np.uint32))  # 1 + its number
     session = model.session()
+    runner.bind(model.program("decode"))
+    begin = time.monotonic()
     with pytest.raises(BackendError) as caught:
         session.decode(TOKENS[0])
-    assert "workgroup 2 of 4 did not arrive" in caught.value.message
+    assert time.monotonic() - begin < 2 or gpu.target.name == "hip"
+    assert f"workgroup 2 of {stuck.blocks} did not arrive" in caught.value.message
     assert "segment 2, call 2 (gemv_q4_1 of 0.attention, qwen2.yaml:" in caught.value.message
     assert "waited in vain for embed (qwen2.yaml:" in caught.value.message
     assert any("gave up a step of decode" in note for note in runner.notes)
@@ -185,6 +205,7 @@ def test_a_workgroup_that_never_arrives(gpu: GpuBackend, simulator: Simulator) -
     assert all(bound.steps is None for bound in runner.bound.values())
 
 
+@simulated_only
 def test_the_trace_of_a_step(gpu: GpuBackend, tmp_path: Path) -> None:
     """Every workgroup's calls in order, none before what it waits for; the table's parts are the whole."""
     path, model = tmp_path / "step.json", str(FOLDER / "llama-s.Q4_0.gguf")
@@ -206,6 +227,7 @@ def test_the_trace_of_a_step(gpu: GpuBackend, tmp_path: Path) -> None:
     assert other.exit_code == 2 and "--trace shows the resident kernel of a GPU, and numpy has none" in other.stderr
 
 
+@simulated_only
 def test_the_number_of_blocks_is_found(gpu: GpuBackend) -> None:
     """It is halved until all of them are there at once; too few are none."""
     device = gpu.device
@@ -233,6 +255,7 @@ def test_calls_without_a_body_split_a_step() -> None:
     assert order == sorted(order)
 
 
+@simulated_only
 def test_stages_are_packed_as_the_kernel_reads_them(gpu: GpuBackend) -> None:
     assert gpu.resident and gpu.resident.one.threads == 256 and gpu.resident.few.waves == 8
     assert STAGE.itemsize % 16 == 0 and (ENDS, WAITS) == (1, 2) and set(IMAGES) == {"one", "few"}

@@ -41,6 +41,9 @@ print(type(model.backend).__name__, model.session().decode(5).argmax())
 """
 
 
+GPU = {codeobject.shipped_name(c, s) for c in codeobject.CHIPS for s in codeobject.SOURCES}
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tree as an sdist has it."""
@@ -104,7 +107,7 @@ def test_a_wheel_has_the_libraries_of_all_instruction_sets(wheel: Path) -> None:
     if target is not None and build.compiler().zig:
         assert platform == f"py3-none-{target[1]}"
     units = (build.ENGINE, *build.SETS)
-    kernels = set(libraries(wheel)) - {codeobject.shipped_name(c) for c in codeobject.CHIPS}
+    kernels = set(libraries(wheel)) - GPU
     assert kernels == {build.shipped_name(u) for u in units}
 
 
@@ -115,6 +118,7 @@ def test_a_wheel_has_kernels_for_gpus(wheel: Path) -> None:
     image, text = (found[codeobject.shipped_name(c)] for c in (codeobject.GFX1201, codeobject.SM_90))
     assert image[:4] == b"\x7fELF" and b"call_rms_norm" in image
     assert b".target sm_90" in text and b"call_rms_norm" in text
+    assert found.keys() >= GPU and all(b"mega_table" in found[name] for name in GPU if name.startswith("mega"))
 
 
 def test_the_platform_is_true(wheel: Path) -> None:
@@ -122,9 +126,8 @@ def test_the_platform_is_true(wheel: Path) -> None:
     named = re.search(r"manylinux_(\d+)_(\d+)_", wheel.name)
     if named is None:
         pytest.skip("the name makes no promise")
-    gpu = {codeobject.shipped_name(c) for c in codeobject.CHIPS}
     for name, content in libraries(wheel).items():
-        if name in gpu:
+        if name in GPU:
             continue
         wanted = [(int(a), int(b)) for a, b in re.findall(rb"GLIBC_(\d+)\.(\d+)", content)]
         assert wanted and max(wanted) <= (int(named[1]), int(named[2])), name
