@@ -28,9 +28,7 @@ LONGEST = (  # files, longest first
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden texts instead of comparing them")
-    parser.addoption(
-        "--all-sanitizers", action="store_true", help="kernel tests under sanitizers, which takes minutes"
-    )
+    parser.addoption("--all-sanitizers", action="store_true", help="kernel tests under sanitizers, which takes minutes")
     parser.addoption("--extra-golden", metavar="DIR", help="reference data that is not part of the repository")
 
 
