@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from graphrun.core.errors import Span
 from graphrun.core.ir import Graph, State, Value
 from graphrun.core.op import Kernel, Op
 from graphrun.core.signature import AttrValue
 from graphrun.core.target import Target
-from graphrun.core.types import TensorType
+from graphrun.core.types import DType, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,13 @@ class Operand:
     @property
     def nbytes(self) -> int:
         """Bytes from the first to the last."""
-        dtype, shape = self.type.dtype, self.type.shape
-        counts = (*shape[:-1], -(-shape[-1] // dtype.block))
-        return sum((n - 1) * step for n, step in zip(counts, self.strides, strict=True)) + dtype.block_bytes
+        return _extent(self.type.dtype, self.type.shape, self.strides)
+
+
+@lru_cache(maxsize=4096)
+def _extent(dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    counts = (*shape[:-1], -(-shape[-1] // dtype.block))
+    return sum((n - 1) * step for n, step in zip(counts, strides, strict=True)) + dtype.block_bytes
 
 
 @dataclass(frozen=True, eq=False)

@@ -208,7 +208,7 @@ def main() -> None:
 NOTES = f"""\
 Counters are of {MORE - FEW} rows of each matrix on gfx1201 in software, scaled to all rows of the step:
   loaded/needed       bytes of weights and activations that lanes load, to those of a row; ! is above {MOST}. Lanes that
-                      load the same bytes at once are counted each; what caches keep from memory is not known.
+                      load the same bytes at once count once; what caches keep from memory is not known.
   lines/fewest        128-byte lines touched by each load instruction, to the fewest that hold what it loads
   instructions/block  of a wave, for 32 weight blocks: one of each lane"""
 

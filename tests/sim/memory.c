@@ -139,9 +139,20 @@ static void count_lines(const wave *w, const access *a, const u64 *at) {
   sim.count.needed_lines += ((u32)__builtin_popcount(w->exec) * a->bytes + LINE - 1) / LINE;
 }
 
+static u32 places(const wave *w, const u64 *at) { // lanes with the same one get the same bytes
+  u64 seen[LANES];
+  u32 n = 0;
+  FOR_LANES(lane, w->exec) {
+    u32 k = n;
+    while (k && seen[k - 1] != at[lane]) k--;
+    if (!k) seen[n++] = at[lane];
+  }
+  return n;
+}
+
 static void count_access(const wave *w, const inst *i, const access *a, const u64 *at) {
   const u32 bytes = (u32)__builtin_popcount(w->exec) * a->bytes;
-  if (a->kind == LOAD) sim.count.vmem_load++, sim.count.load_bytes += bytes;
+  if (a->kind == LOAD) sim.count.vmem_load++, sim.count.load_bytes += places(w, at) * a->bytes;
   else if (a->kind == STORE) sim.count.vmem_store++, sim.count.store_bytes += bytes;
   else sim.count.atomics++;
   if (i->format == VGLOBAL) count_lines(w, a, at);
